@@ -39,7 +39,7 @@ class Output:
 
 
 @dataclass(slots=True)
-class _Place:
+class _Pieces:
     """The events of one slice of one topic that are on their way."""
 
     values: list[bytes] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Outputs:
         self._ring = ring
         self._sink = sink
         self._compress = compress
-        self._places: dict[tuple[str, SliceKey], _Place] = {}
+        self._pieces: dict[tuple[str, SliceKey], _Pieces] = {}
 
     def add(self, output: Output) -> None:
         """One more event. ValueError, TypeError: it can be none."""
@@ -97,10 +97,10 @@ class Outputs:
         check_timestamp(output.timestamp_us)
         # As Spark's rows: without a key the value says where, so that events spread.
         at = self._slice_of(key, value)
-        place = self._places.get((topic, at))
-        if place is None:
-            place = self._places[topic, at] = _Place()
-        self.held += place.add(key, value, output.timestamp_us, self._compress)
+        pieces = self._pieces.get((topic, at))
+        if pieces is None:
+            pieces = self._pieces[topic, at] = _Pieces()
+        self.held += pieces.add(key, value, output.timestamp_us, self._compress)
         self.count += 1
 
     def _slice_of(self, key: bytes | None, value: bytes) -> SliceKey:
@@ -112,26 +112,26 @@ class Outputs:
     def rows(self) -> Rows:
         """How many events each slice is to get."""
         rows: Rows = {}
-        for (topic, key), place in self._places.items():
-            rows.setdefault(topic, {})[key] = place.rows
+        for (topic, key), pieces in self._pieces.items():
+            rows.setdefault(topic, {})[key] = pieces.rows
         return rows
 
     async def stage(self, writes: StagedWrites) -> None:
         """Has all that waits staged; nothing of it is held here then."""
         self.held = 0
-        asked = [self._stage(writes, *each) for each in self._places.items()]
+        asked = [self._stage(writes, *each) for each in self._pieces.items()]
         for ended in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(ended, BaseException):
                 raise ended
 
-    async def _stage(self, writes: StagedWrites, at: tuple[str, SliceKey], place: _Place) -> None:
-        place.seal(self._compress)
-        while place.sealed:
+    async def _stage(self, writes: StagedWrites, at: tuple[str, SliceKey], pieces: _Pieces) -> None:
+        pieces.seal(self._compress)
+        while pieces.sealed:
             together, size = 0, 0
-            for body in place.sealed[:STAGED_TOGETHER_MAX]:
+            for body in pieces.sealed[:STAGED_TOGETHER_MAX]:
                 if together and size + len(body) > REQUEST_BYTES:
                     break
                 together, size = together + 1, size + len(body)
-            await writes.stage(self.attempt, *at, place.staged, place.sealed[:together])
-            del place.sealed[:together]
-            place.staged += together
+            await writes.stage(self.attempt, *at, pieces.staged, pieces.sealed[:together])
+            del pieces.sealed[:together]
+            pieces.staged += together

@@ -16,13 +16,12 @@ from typing import Any, TypeAlias
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.outputs import EVENT_BYTES, Output
-from barco.client.piping import Engine, PipelineError, PipelineProgress, Plan
-from barco.client.reader import Start, starts
+from barco.client.piping import Engine, PipelineError, PipelinePlan, PipelineProgress
+from barco.client.reader import ReaderOptions, Start
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.codec import Event
 from barco.errors import BarcoError
 from barco.limits import WRITER_NAME_BYTES_MAX
-from barco.protocol.cursor import Cursor
 from barco.types import MiB
 
 Made: TypeAlias = Output | Iterable[Output] | None
@@ -62,9 +61,7 @@ class PipelineOptions:
     """Called after each batch, when it is committed."""
 
     def __post_init__(self) -> None:
-        for place in starts(self.start):
-            if place not in ("earliest", "latest") and not place.startswith("timestamp:"):
-                Cursor.parse(place)
+        ReaderOptions(start=self.start)  # It says what is wrong.
         if self.batch_seconds < 0 or self.timeout_s <= 0:
             raise ValueError("batch_seconds and timeout_s are times: not negative")
         if self.batch_bytes < 1 or self.buffer_bytes < 1:
@@ -198,9 +195,9 @@ class AsyncPipeline:
                 self.options.on_progress(progress)
         return progress
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> PipelinePlan:
         options = self.options
-        return Plan(
+        return PipelinePlan(
             access=self._access,
             sources=self.sources,
             sink=self.sink,

@@ -1,11 +1,11 @@
-"""The engine of a pipeline: reads, stages what the function makes of it, and has one note decide both
-the outputs of a batch and where its input ended. `pipeline.py` has the faces.
+"""The engine of a pipeline: reads, stages what the function makes of it, and has one note decide
+both the outputs of a batch and where its input ended. `pipeline.py` has the faces.
 
 A batch goes in five steps: stage, prepare, decide, commit, and then the next one. Killed before the
-note: nothing of the batch was, and it is made again. Killed behind it: whoever begins next under the
-name reads the note, commits what it names (which changes nothing where that is done), and reads on
-from where it says. Who begins decides a batch of his own first, which is empty: so no other process
-of this name can decide anything more.
+note: nothing of the batch was, and it is made again. Killed behind it: whoever begins next under
+the name reads the note, commits what it names (which changes nothing where that is done), and reads
+on from where it says. Who begins decides a batch of his own first, which is empty: so no other
+process of this name can decide anything more.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class PipelineProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class NotedState:
     """What a note says."""
 
     owner: str
@@ -97,7 +97,7 @@ class State:
         return text
 
     @classmethod
-    def parse(cls, text: str) -> "State":
+    def parse(cls, text: str) -> "NotedState":
         """The inverse; PipelineError: no pipeline has written that."""
         try:
             told = json.loads(text)
@@ -132,7 +132,7 @@ def _by_slice(given: Any, kind: type[Any]) -> dict[str, dict[SliceKey, Any]]:
     }
 
 
-class Input:
+class SourceReader:
     """The events of some topics from some positions on, as they come."""
 
     def __init__(
@@ -178,7 +178,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PipelinePlan:
     """What a pipeline reads, writes and is called; `PipelineOptions` in short."""
 
     access: Access
@@ -197,13 +197,13 @@ class Plan:
 class Engine:
     """One run of a pipeline."""
 
-    def __init__(self, plan: Plan, *, follow: bool) -> None:
+    def __init__(self, plan: PipelinePlan, *, follow: bool) -> None:
         self._plan = plan
         self._follow = follow
         self._owner = secrets.token_hex(16)
         self._writes = StagedWrites(plan.access, plan.name, plan.timeout_s)
         self._admin = AsyncAdmin(plan.access, timeout_s=plan.timeout_s)
-        self._input: Input | None = None
+        self._input: SourceReader | None = None
         self._outputs: Outputs | None = None
         self._batch = -1
         self._positions: Positions = {}
@@ -226,7 +226,7 @@ class Engine:
             state = await self._finish()
             positions = state.positions if state is not None else {}
             await self._fill(positions)
-            claim = State(self._owner, positions).packed()
+            claim = NotedState(self._owner, positions).packed()
             try:
                 await self._writes.decide(self._batch + 1, claim)
             except ConflictError:
@@ -260,13 +260,13 @@ class Engine:
         self._positions = state.positions
         await self._begin()
 
-    async def _finish(self) -> State | None:
+    async def _finish(self) -> NotedState | None:
         """What the last note says, when all that it decided is visible."""
         decided = await self._writes.last()
         if decided is None:
             self._batch = -1
             return None
-        state = State.parse(decided.note)
+        state = NotedState.parse(decided.note)
         self._batch = decided.batch
         if state.rows:
             await self._commit(Attempt(decided.batch, state.attempt), state.rows)
@@ -287,10 +287,10 @@ class Engine:
         """Where nothing was read yet it begins as the option says: now, and not at a restart."""
         for topic in self._plan.sources:
             known = positions.setdefault(topic, {})
-            for place in await self._slices(topic):
+            for told in await self._slices(topic):
                 try:
-                    key = SliceKey(int(place["token"]), int(place["index"]))
-                    ends = {"earliest": str(place["start"]), "latest": str(place["end"])}
+                    key = SliceKey(int(told["token"]), int(told["index"]))
+                    ends = {"earliest": str(told["start"]), "latest": str(told["end"])}
                 except (KeyError, ValueError, TypeError) as error:
                     raise BadAnswerError(f"the slices of {topic}: {error!r}") from error
                 if key not in known:
@@ -309,7 +309,7 @@ class Engine:
         slices = sum(map(len, self._positions.values())) or 1
         share = self._plan.buffer_bytes // (2 * slices)
         read_bytes = max(READ_BYTES_MIN, min(READ_BYTES_MAX, share))
-        self._input = Input(
+        self._input = SourceReader(
             self._plan.access, self._positions, read_bytes=read_bytes, follow=self._follow
         )
         await self._empty()
@@ -323,7 +323,7 @@ class Engine:
         self._ahead = {}
         self._read_bytes = self._read = 0
 
-    # --- A batch -----------------------------------------------------------------------------------
+    # --- A batch ---------------------------------------------------------------------------------
 
     async def next(self, timeout_s: float) -> list[Event] | None:
         """The next events of one slice; none if there are none in time. None: there are no more."""
@@ -387,7 +387,7 @@ class Engine:
             topic: {**cursors, **self._ahead.get(topic, {})}
             for topic, cursors in self._positions.items()
         }
-        await self._decide(State(self._owner, positions, outputs.attempt.name, rows))
+        await self._decide(NotedState(self._owner, positions, outputs.attempt.name, rows))
         if rows:
             await self._commit(outputs.attempt, rows)
         done = self._done
@@ -397,7 +397,7 @@ class Engine:
         self._tell_soon()
         return self._done
 
-    async def _decide(self, state: State) -> None:
+    async def _decide(self, state: NotedState) -> None:
         try:
             await self._writes.decide(self._batch + 1, state.packed())
         except ConflictError as error:
@@ -410,7 +410,7 @@ class Engine:
     async def _settle(self, *, now: bool = False) -> None:
         """Notes that nothing is left to commit, when that has been so for a while."""
         if not self._settled and (now or _now() > self._decided_at + SETTLE_SECONDS):
-            await self._decide(State(self._owner, self._positions))
+            await self._decide(NotedState(self._owner, self._positions))
             await self._empty()
 
     # --- Ending ----------------------------------------------------------------------------------

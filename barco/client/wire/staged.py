@@ -1,5 +1,5 @@
-"""Staged writes as a client makes them: staged with everybody who holds a shard, prepared by most of
-them, decided by one note, committed by who leads (workers/writes/staging.py, notes.py).
+"""Staged writes as a client makes them: staged with everybody who holds a shard, prepared by most
+of them, decided by one note, committed by who leads (workers/writes/staging.py, notes.py).
 
 Lives in one asyncio loop. What is asked here may be asked again, by this client or by the next one
 of the name, at any point and after any crash.
@@ -50,7 +50,7 @@ class AgainError(BrokerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class DecidedBatch:
     """What the writer's last batch has decided."""
 
     batch: int
@@ -101,7 +101,7 @@ class StagedWrites:
 
     # --- The five calls ----------------------------------------------------------------------
 
-    async def last(self) -> Decided | None:
+    async def last(self) -> DecidedBatch | None:
         """The note of the writer's last batch; None: nothing was decided yet."""
         answer = await self._anywhere(Request("GET", self._path))
         if answer.status == 404:
@@ -114,7 +114,7 @@ class StagedWrites:
             found = json.loads(answer.body)
             if found["note"] is None:
                 return None
-            return Decided(int(found["batch"]), str(found["note"]))
+            return DecidedBatch(int(found["batch"]), str(found["note"]))
         except (ValueError, KeyError, TypeError) as error:
             raise BadAnswerError(f"GET {self._path}: {error!r}") from error
 
@@ -187,9 +187,9 @@ class StagedWrites:
         """An answer that means something, from any process that gives one in time."""
         until = time.monotonic() + self._timeout_s
         pause, turn, said = PAUSE_FIRST_S, 0, "nobody was asked"
-        places = [*self._access.endpoints, *self._homes()]
+        endpoints = [*self._access.endpoints, *self._homes()]
         while True:
-            endpoint = places[turn % len(places)]
+            endpoint = endpoints[turn % len(endpoints)]
             turn += 1
             try:
                 answer = await self._pool.request(endpoint, request, timeout_s=TRY_SECONDS)
@@ -200,12 +200,12 @@ class StagedWrites:
                 said = str(error)
             if time.monotonic() + pause > until:
                 raise TransportError(f"no answer to {request.method} {self._path}: {said}")
-            if turn % len(places) == 0:
+            if turn % len(endpoints) == 0:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_MAX_S)
 
     def _homes(self) -> list[str]:
-        """Who holds the slice of the writer's name, if that was heard: in case nobody else is up."""
+        """Who holds the slice of the writer's name, if that was heard: others may be down."""
         ring = self._ring
         return [] if ring is None else list(ring.holders[ring.slice_of_key(self.writer.encode())])
 
@@ -293,9 +293,9 @@ class StagedWrites:
         until = time.monotonic() + self._timeout_s
         pause, turn, led = PAUSE_FIRST_S, 0, (await self.ring()).endpoints
         leaders = [each for each in holders if each in led.values()]
-        places = list(dict.fromkeys([*leaders, *holders]))
+        endpoints = list(dict.fromkeys([*leaders, *holders]))
         while True:
-            endpoint = places[turn % len(places)]
+            endpoint = endpoints[turn % len(endpoints)]
             turn += 1
             try:
                 answer = await self._pool.request(endpoint, request, timeout_s=TRY_SECONDS)
@@ -306,8 +306,8 @@ class StagedWrites:
                     break
                 said = f"{endpoint}: {answer.words}"
                 owner = answer.problem.get("owner") if answer.status == 421 else None
-                if owner in places:
-                    turn = places.index(owner)
+                if owner in endpoints:
+                    turn = endpoints.index(owner)
                 elif answer.status == 421:
                     raise AgainError(f"slices of the write have moved: {said}")
                 elif answer.status not in RETRIED:
