@@ -18,5 +18,10 @@ killed in between may come back after a weekend, and finds everything."""
 
 def home_of(writer: str, ring: Placement) -> int:
     """The number, in the ring, of the slice that keeps the writer's note."""
-    index, slice_index = ring.locate(token_of(writer.encode()))
+    return home_of_key(writer.encode(), ring)
+
+
+def home_of_key(key: bytes, ring: Placement) -> int:
+    """The number, in the ring, of the slice of a key."""
+    index, slice_index = ring.locate(token_of(key))
     return index * ring.slices_per_range + slice_index

@@ -2,6 +2,7 @@
 
 from barco.model.note import KEEP_SECONDS_MAX, NOTE_BYTES_MAX
 from barco.protocol.batch import CONTENT_TYPE
+from barco.workers.http.base.messages import JSON, NDJSON
 from barco.workers.http.base.routes import Parameter, Route, Told
 
 _WRITER = "/v1/writes/{writer}"
@@ -27,7 +28,12 @@ WRITE_ROUTES = (
         "write",
         (
             Parameter("topic", "Where it is to go.", required=True),
-            Parameter("slice", "The slice of all its keys.", "integer", required=True),
+            Parameter(
+                "slice",
+                "The slice of all its keys. With partitionKey it need not be said.",
+                "integer",
+            ),
+            Parameter("partitionKey", "Of lines: the key of all of them; else they have none."),
             Parameter("attempt", "One try of one task: 1 to 64 characters.", required=True),
             Parameter(
                 "seq",
@@ -43,10 +49,12 @@ WRITE_ROUTES = (
                 "format": "binary",
                 "description": "1 to 64 batches, one behind the other, each of at most 1 MiB of "
                 "values, or one event.",
-            }
+            },
+            NDJSON: {"type": "string", "description": "One event a line, of at most 1 MiB."},
+            JSON: {},
         },
         answers={
-            200: "It is kept; rows counts the events that were not here before.",
+            200: "It is kept; rows counts the events that were not here before; slice is theirs.",
             400: _MALFORMED,
             404: "There is no such topic, and topics are not created on first use.",
             409: "A gap in the sequence, expectedSeq is what would be taken; or too late.",

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from barco import limits
+from barco._native import batch_encode
 from barco.errors import (
     FarTimestampError,
     MisdirectedError,
@@ -15,12 +16,14 @@ from barco.errors import (
     UnsupportedMediaTypeError,
 )
 from barco.model.access import User
-from barco.model.note import KEEP_SECONDS_MAX, NOTE_BYTES_MAX, home_of
+from barco.model.note import KEEP_SECONDS_MAX, NOTE_BYTES_MAX, home_of, home_of_key
 from barco.model.ranges import process_of
 from barco.protocol.batch import CONTENT_TYPE
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import (
+    JSON,
+    NDJSON,
     Request,
     Response,
     check_topic,
@@ -43,22 +46,20 @@ class Writes:
 
     async def stage(self, request: Request) -> Response:
         """A batch of events for one slice; nobody sees it."""
-        kind = request.header("content-type")
-        if kind is None or media_type(kind) != CONTENT_TYPE:
-            raise UnsupportedMediaTypeError(f"The body is to be {CONTENT_TYPE}.")
+        body, key = _batch_of(request)
         writer, batch = _write_of(request)
         attempt = _name("attempt", request.required("attempt"), limits.ATTEMPT_NAME_BYTES_MAX)
         topic = check_topic(request.required("topic"))
-        index = self._own(parse_number("slice", request.required("slice")))
+        index = self._slice_of(request, key)
         seq = parse_number("seq", request.required("seq"))
         self._check_exists(topic, request.user)
         staging = self._context.service.staging
         near = self._near if self._checks_times(topic) else None
         whose = WriterRoom(request.user.own(""), request.user.quota.staged)
         rows = await staging.stage(
-            writer, batch, attempt, (topic, index), seq, request.body, near, whose=whose
+            writer, batch, attempt, (topic, index), seq, body, near, whose=whose
         )
-        return json_response({"rows": rows, "duplicate": rows == 0})
+        return json_response({"rows": rows, "duplicate": rows == 0, "slice": index})
 
     async def put(self, request: Request) -> Response:
         """Prepare it, or commit it; or say that its tasks are alive. A note decides it."""
@@ -126,6 +127,15 @@ class Writes:
         """Give it up."""
         await self._context.service.staging.abort(*_write_of(request))
         return Response(204)
+
+    def _slice_of(self, request: Request, key: bytes | None) -> int:
+        """The one that is named, or that of the key of all lines."""
+        if key is None or "slice" in request.query:
+            return self._own(parse_number("slice", request.required("slice")))
+        number = home_of_key(key, self._context.ring)
+        if number not in self._context.numbers_of(self._context.options.peer):
+            raise self._misdirected(self._context.owner(number))
+        return self._own(self._context.index(number))
 
     def _own(self, index: int) -> int:
         """Every process that holds the shard keeps a copy; `_check_leads` says who commits."""
@@ -195,6 +205,30 @@ class Writes:
                     raise RequestError("A number of events in rows is a whole number from 1.")
                 rows[topic, self._own(parse_number("slice", text))] = count
         return rows
+
+
+def _batch_of(request: Request) -> tuple[bytes, bytes | None]:
+    """The body as packed batches, and the key of all events in it, if it says one: what is not
+    packed is one event, or one a line, of one key or of none."""
+    given = request.header("content-type")
+    kind = "" if given is None else media_type(given)
+    if kind == CONTENT_TYPE:
+        if "partitionKey" in request.query:
+            raise RequestError("A batch has its keys in it: partitionKey is for lines.")
+        return request.body, None
+    if kind not in (JSON, NDJSON):
+        raise UnsupportedMediaTypeError(f"The body is to be {CONTENT_TYPE}, {NDJSON} or {JSON}.")
+    lines = [request.body]
+    if kind == NDJSON:  # No loop of this program: split, strip and filter run in C.
+        lines = list(filter(None, map(bytes.strip, bytes(request.body).split(b"\n"))))
+    if not lines or not lines[0]:
+        raise RequestError("There is no event in the body.")
+    text = request.value("partitionKey")
+    key = text.encode() if text else None
+    try:
+        return batch_encode(lines, None if key is None else [key] * len(lines)), key
+    except ValueError as error:
+        raise RequestError(f"The lines cannot be staged: {error}.") from None
 
 
 def _write_of(request: Request) -> tuple[str, int]:
