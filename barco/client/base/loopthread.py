@@ -1,6 +1,7 @@
 """A private event loop in a thread: how the synchronous faces run the asynchronous core."""
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -34,12 +35,16 @@ class LoopThread:
         if threading.get_ident() == self._thread.ident:
             coroutine.close()
             raise RuntimeError("a callback of the client cannot wait for the client")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = self.start(coroutine)
         try:
             return future.result(timeout_s)
         except BaseException:
             future.cancel()  # Time-out or KeyboardInterrupt: leave nothing running behind.
             raise
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Runs the coroutine there, and does not wait."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
         """Stops the loop and joins the thread. Idempotent."""
