@@ -186,6 +186,7 @@ class Worker:
         await self._replica.open()
         self._sealing.count_in(self._service)
         footprint.count_in(self._service)
+        self._app.count_in()
         self._app.open()
         if (access := self._service.access).watches:
             access.on_news = self._know_users

@@ -6,7 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from barco.errors import BarcoError, BrokerError, NotReadyError, UnauthorizedError
+from barco.errors import (
+    BarcoError,
+    BrokerError,
+    NotReadyError,
+    QuotaExceededError,
+    QuotaUsedUpError,
+    UnauthorizedError,
+)
 from barco.model.access import EVERYBODY, TOKEN_BYTES_MAX, User
 from barco.workers.http.base.audit import HEADER as AUDIT_HEADER
 from barco.workers.http.base.audit import Audit
@@ -68,6 +75,7 @@ class App:
     ) -> None:
         self._context = Context(service, siblings=siblings, supervisor=supervisor)
         self._router = Router(ROUTES)
+        self._over_quota = 0
         self.audit = Audit()
         """What is told of who was refused."""
         status = Status(self._context, ROUTES)
@@ -87,6 +95,12 @@ class App:
             if route.handler is not None:
                 part, _, method = route.handler.partition(".")
                 self._handlers[route.handler] = getattr(parts[part], method)
+
+    def count_in(self) -> None:
+        """Whom this app has refused among the metrics, from now on; the core counts its own."""
+        service = self._context.service
+        more = service.more_stats
+        service.more_stats = lambda: more() | {"over_quota_kept": self._over_quota}
 
     def shed_by(self, shed: Callable[[int], object]) -> None:
         """Where answers wait for too long, `shed` closes who reads nothing, for so many bytes."""
@@ -124,6 +138,8 @@ class App:
         except BarcoError as error:
             if error.status == 500:
                 _log.error("%s %.200r: %s", method, path, error)
+            if isinstance(error, QuotaExceededError | QuotaUsedUpError):
+                self._over_quota += 1
             response, why = problem_response(error), error.detail
         except Exception:  # noqa: BLE001 - one request's bug must not end the worker.
             _log.exception("%s %.200r failed", method, path)

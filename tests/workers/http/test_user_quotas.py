@@ -303,3 +303,26 @@ async def test_an_earlier_version_takes_no_quota_for_a_removal() -> None:
     for given in ({"topics": 5}, {"stagedBytes": 5, "requestsPerSecond": 3}, {"bytesPerSecond": 2}):
         assert (await broker.ask("root", "PUT", "/v1/users/root", "", given)).status == 200
     assert asked == ["access_set", "access_bound", "access_bound", "access_set"]
+
+
+def test_who_is_refused_is_counted() -> None:
+    async def main() -> None:
+        broker = Bounded(Quota(topics=1, groups=1, staged=1))
+        broker.produce("t", 0, b"1")
+        app, service = broker.apps[0], broker.services[0]
+        assert app is not None and service is not None
+        app.count_in()
+        counted = []
+        for refused in (
+            lambda: broker.put("ann", "one"),
+            lambda: broker.put("ann", "two"),
+            lambda: broker.register("ann", "g"),
+            lambda: broker.register("ann", "h", "d"),
+            lambda: broker.stage("ann", 1000),
+            lambda: broker.ask("ann", "GET", "/v1/topics/missing"),
+        ):
+            await refused()
+            counted.append(service.more_stats()["over_quota_kept"])
+        assert counted == [0, 1, 1, 2, 3, 3]
+
+    asyncio.run(main())
