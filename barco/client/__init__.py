@@ -1,7 +1,8 @@
 """The library: producers, consumers, administration. Every public name is in `barco` too."""
 
 from barco.client.admin import Admin, AsyncAdmin
-from barco.client.consumer import AsyncConsumer, Consumer, ConsumerOptions
+from barco.client.consumer import AsyncConsumer, Consumer
+from barco.client.enrolment import ConsumerOptions
 from barco.client.outputs import Output
 from barco.client.pipeline import AsyncPipeline, Pipeline, PipelineOptions
 from barco.client.piping import PipelineError, PipelineFencedError, PipelineProgress

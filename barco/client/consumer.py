@@ -13,152 +13,33 @@ import socket
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack
-from urllib.parse import urlencode
+from typing import Any, Self, Unpack
 
-from barco import limits
 from barco.client.admin import AsyncAdmin
-from barco.client.base.errors import ClosedError, response_error
+from barco.client.base.errors import ClosedError
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.base.settings import ConsumerSettings, parted
+from barco.client.enrolment import (
+    JOIN_GRACE_S,
+    LEAVE_S_MAX,
+    PAUSE_FIRST_S,
+    PAUSE_MAX_S,
+    POLL_WAIT_S_MAX,
+    ConsumerOptions,
+    Enrolment,
+)
+from barco.client.heartbeats import Heartbeats
 from barco.client.wire.access import Access, Endpoints
-from barco.client.wire.codec import Event, decode_chunks, parse_skips
-from barco.client.wire.delivery import retry_after
+from barco.client.wire.codec import Event
 from barco.client.wire.discovery import Directory
-from barco.client.wire.http1 import Request, Response
 from barco.client.wire.transport import Pool
-from barco.errors import BarcoError, BusyError, NotRegisteredError
+from barco.errors import BarcoError, NotRegisteredError
 from barco.model.placement import Placement
 from barco.types import Token
 
-CHUNKS_TYPE = "application/vnd.barco.chunks"
-POLL_WAIT_S_MAX = 30.0
-"""One long poll; brokers hold up to 60 s, proxies between often less."""
-ANSWER_GRACE_S = 10.0
-JOIN_GRACE_S = 1.0
-"""A broker that takes longer is not waited for alone."""
-SESSION_S_MIN = limits.CONSUMER_SESSION_MS_MIN / 1000
-SESSION_S_MAX = limits.CONSUMER_SESSION_MS_MAX / 1000
-LEAVE_S_MAX = 5.0
-"""For the commits of a consumer that leaves, and as long for its goodbyes."""
-PAUSE_FIRST_S = 0.05
-PAUSE_MAX_S = 2.0
-
 _log = logging.getLogger("barco.client")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerOptions:
-    """How a consumer joins and polls. The defaults suit most uses."""
-
-    start: Literal["latest", "earliest"] = "latest"
-    """Where a group begins that is new to a slice: "latest" or "earliest"."""
-    consumer_id: str = ""
-    """A name that is unique in the cluster; made from the host's name if empty."""
-    poll_bytes: int = 1024 * 1024
-    """Stored bytes of one poll, about; a single larger chunk is still returned."""
-    session_seconds: float = 30.0
-    """How long the brokers wait for the next poll before others of the group get the slices and
-    what was not committed: 5 s to 10 min. More than handling what one poll returns may take."""
-    request_timeout_s: float = 30.0
-    """For finding brokers, registering, committing, leaving: retries included."""
-
-    def __post_init__(self) -> None:
-        if self.start not in ("latest", "earliest"):
-            raise ValueError('start is "latest" or "earliest"')
-        if self.poll_bytes < 1 or self.request_timeout_s <= 0:
-            raise ValueError("poll_bytes and request_timeout_s are positive")
-        if not SESSION_S_MIN <= self.session_seconds <= SESSION_S_MAX:
-            raise ValueError(f"session_seconds is from {SESSION_S_MIN:g} to {SESSION_S_MAX:g}")
-
-
-class _Membership:
-    """This consumer's registration with one broker, and its polls there."""
-
-    def __init__(
-        self,
-        pool: Pool,
-        endpoint: str,
-        ring: Placement | None,
-        topics: Sequence[str],
-        group: str,
-        options: ConsumerOptions,
-    ) -> None:
-        self.endpoint = endpoint
-        self._ring = ring
-        self._pool = pool
-        self._options = options
-        self._who = ("consumerId", options.consumer_id)
-        start = "startFromEarliest" if options.start == "earliest" else "startFromLatest"
-        registration = [self._who, ("group", group), ("onNewGroup", start)]
-        registration += [("sessionMs", str(round(options.session_seconds * 1000)))]
-        registration += [("topic", topic) for topic in topics]
-        self._register = _request("PUT", "register", registration)
-        self._delivery = ""  # The last answer that arrived.
-
-    async def register(self) -> None:
-        """Joins the group. Tries again while brokers are busy or away."""
-        self._delivery = ""
-        await self._insist(self._register)
-
-    async def poll(self, wait_s: float) -> list[Event]:
-        """The next events, [] if there are none in time. Commits what the last poll returned."""
-        query = [
-            self._who,
-            ("waitMs", str(int(wait_s * 1000))),
-            ("maxBytes", str(self._options.poll_bytes)),
-            ("delivery", self._delivery),
-        ]
-        request = _request("POST", "poll", query, ("Accept", CHUNKS_TYPE))
-        answer = await self._ask(request, wait_s + ANSWER_GRACE_S)
-        events: list[Event] = []
-        if answer.status != 204:
-            skips = parse_skips(answer.headers.get("barco-start", ""))
-            events = decode_chunks(answer.body, skips, self._ring)
-        self._delivery = answer.headers.get("barco-delivery", self._delivery)
-        return events
-
-    async def commit(self) -> None:
-        """Commits what the last poll returned; returns when that is durable."""
-        query = [self._who, ("delivery", self._delivery)]
-        await self._insist(_request("POST", "commit", query))
-
-    async def goodbye(self, *, commit: bool) -> None:
-        """Leaves the group, with or without committing what the last poll returned.
-
-        What is in an answer that has not arrived is never committed.
-        """
-        what = ("commit", "true" if commit else "false")
-        query = [self._who, what, ("delivery", self._delivery)]
-        await self._insist(_request("POST", "goodbye", query))
-
-    async def _insist(self, request: Request) -> Response:
-        """Registering, committing and leaving can be repeated: until they work, or a deadline."""
-        deadline = time.monotonic() + self._options.request_timeout_s
-        pause = PAUSE_FIRST_S
-        while True:
-            try:
-                return await self._ask(request, max(0.1, deadline - time.monotonic()))
-            except BarcoError as error:
-                if not error.retryable or time.monotonic() + pause >= deadline:
-                    raise
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, PAUSE_MAX_S)
-
-    async def _ask(self, request: Request, timeout_s: float) -> Response:
-        answer = await self._pool.request(self.endpoint, request, timeout_s=timeout_s)
-        if not answer.ok:
-            what = request.target.partition("?")[0].rpartition("/")[2]
-            error = response_error(answer.status, answer.headers, answer.body, what)
-            if answer.status == 409:
-                error = NotRegisteredError(error.detail, **error.fields)
-            if isinstance(error, BusyError):
-                error.fields["retry_after_s"] = retry_after(answer)
-            raise error
-        return answer
 
 
 class AsyncConsumer:
@@ -193,12 +74,15 @@ class AsyncConsumer:
         self._access = Access.of(endpoint, token)
         self._directory = Directory(self._access)
         self._pool = Pool(self._access, connections_max=2)
-        self._members: list[_Membership] = []
+        self._members: list[Enrolment] = []
         self._ring: Placement | None = None
-        self._polls: dict[_Membership, asyncio.Task[list[Event]]] = {}
+        self._polls: dict[Enrolment, asyncio.Task[list[Event]]] = {}
         self._ahead: deque[Event] = deque()  # Polled, and not taken by iteration yet.
         self._batch: list[Event] = []  # All that the last poll returned.
         self._closed = False
+        self._beats = Heartbeats(
+            self._beat, self.options.session_seconds, self.options.busy_seconds_max
+        )
 
     async def start(self) -> Self:
         """Finds the brokers and joins the group. `async with` does it."""
@@ -206,12 +90,26 @@ class AsyncConsumer:
             raise ClosedError("the consumer is closed")
         brokers = await self._directory.brokers(self.options.request_timeout_s)
         self._members = [
-            _Membership(self._pool, endpoint, brokers.ring, self.topics, self.group, self.options)
+            Enrolment(self._pool, endpoint, brokers.ring, self.topics, self.group, self.options)
             for endpoint in brokers.consume
         ]
         self._ring = brokers.ring
         await self._join()
+        self._beats.start()
         return self
+
+    async def _beat(self) -> None:
+        """At one broker, which tells the others; at the next one if that does not answer."""
+        failure: BarcoError | None = None
+        for member in random.sample(self._members, len(self._members)):
+            try:
+                return await member.heartbeat(JOIN_GRACE_S)
+            except BarcoError as error:
+                if not error.retryable:
+                    raise
+                failure = error
+        assert failure is not None, "there is at least one broker"
+        raise failure
 
     async def _join(self) -> None:
         """Registers at one broker, which tells the others before it answers; at the next one as
@@ -247,6 +145,7 @@ class AsyncConsumer:
         Waits up to `timeout_s` for the first; [] if there is none. Asking the broker commits what
         was returned before. Trouble with a broker is waited out until then; a refusal is raised.
         """
+        self._beats.called()
         if self._ahead:
             rest = list(self._ahead)
             self._ahead.clear()
@@ -276,6 +175,7 @@ class AsyncConsumer:
         False, and nothing is committed, while iteration has not taken all events of it yet: a
         commit would lose the rest if this process died.
         """
+        self._beats.called()
         if self._ahead:
             return False
         await asyncio.gather(*(each.commit() for each in self._members if each not in self._polls))
@@ -290,6 +190,7 @@ class AsyncConsumer:
         if self._closed:
             return
         self._closed = True
+        await self._beats.close()
         # What a poll has brought that nobody has collected, nobody will see: it must go to another
         # consumer. A poll that is cut off is different: its answer is known not to have arrived.
         for task in self._polls.values():
@@ -378,7 +279,7 @@ class AsyncConsumer:
         self._batch = events
         return events
 
-    async def _poll_member(self, member: _Membership, deadline: float) -> list[Event]:
+    async def _poll_member(self, member: Enrolment, deadline: float) -> list[Event]:
         """Polls one broker until it has events, or the deadline; waits its trouble out."""
         pause = PAUSE_FIRST_S
         while True:
@@ -473,9 +374,3 @@ class Consumer:
         traceback: TracebackType | None,
     ) -> None:
         self.close(commit=kind is None)
-
-
-def _request(
-    method: str, what: str, query: list[tuple[str, str]], *headers: tuple[str, str]
-) -> Request:
-    return Request(method, f"/v1/consumer/{what}?{urlencode(query)}", headers)

@@ -17,7 +17,7 @@ from barco.client.base.errors import BadAnswerError, response_error
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.base.settings import ReaderSettings, Start, parted
-from barco.client.consumer import ANSWER_GRACE_S, CHUNKS_TYPE, PAUSE_FIRST_S, PAUSE_MAX_S
+from barco.client.enrolment import ANSWER_GRACE_S, CHUNKS_TYPE, PAUSE_FIRST_S, PAUSE_MAX_S
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.batching import SliceKey
 from barco.client.wire.codec import Event, decode_chunks, parse_skips

@@ -17,6 +17,7 @@ BY_THE_CLOCK = {
     "barco.supervisor.systemd:watch": "systemd's clock",
     "barco.supervisor.machine:warn_open": "a warning that comes again",
     "barco.supervisor.processes:_watch": "silence is what it looks for",
+    "barco.client.heartbeats:_run": "its pace",
     "barco.cli.commands.ring:_watch": "its pace: each look asks every leader",
     "barco.cli.commands.top:_live": "its pace: each look asks every leader",
     "barco.cli.commands.top:_run": "rates are of a second",
@@ -72,7 +73,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.workers.storage.files.bulk:_whole": "EAGAIN of the kernel",
     # Brokers, for whom the library and Spark wait longer each time.
     "barco.client.admin:_request": "a broker",
-    "barco.client.consumer:_insist": "a broker",
+    "barco.client.enrolment:_insist": "a broker",
     "barco.client.consumer:_poll_member": "a broker",
     "barco.client.reader:_fetch": "a broker",
     "barco.client.piping:again": "a broker",

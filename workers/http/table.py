@@ -341,6 +341,15 @@ ROUTES = (
     ),
     Route(
         "POST",
+        "/v1/consumer/heartbeat",
+        "consume.heartbeat",
+        "Say that the consumer is alive, and busy: polls and commits say so, too.",
+        "consume",
+        (_CONSUMER,),
+        answers={204: "Heard.", 400: "A parameter is wrong.", 409: "Not registered."},
+    ),
+    Route(
+        "POST",
         "/v1/consumer/goodbye",
         "consume.goodbye",
         "Commit, and leave the group.",

@@ -33,6 +33,7 @@ class ConsumerSettings(TypedDict, total=False):
     consumer_id: str
     poll_bytes: int
     session_seconds: float
+    busy_seconds_max: float
     request_timeout_s: float
 
 

@@ -11,7 +11,7 @@ from barco.client.base.settings import (
     ReaderSettings,
     parted,
 )
-from barco.client.consumer import ConsumerOptions
+from barco.client.enrolment import ConsumerOptions
 from barco.client.reader import ReaderOptions
 from barco.client.sender import ProducerOptions
 

@@ -48,6 +48,9 @@ UNAVAILABLE = "Barco-Unavailable-Slices"
 START_SECONDS_MAX = 4.0
 """For the leaders to note a new group: longer than it takes to take over from one that hangs."""
 
+GOODBYE_SECONDS_MAX = 2.0
+"""For the leaders here to commit what was taken: others of the group wait for the slices."""
+
 IDLE_RETRY_AFTER_S = 5
 """For a consumer without slices: only a change of the group can give it some."""
 
@@ -410,6 +413,12 @@ class Consume:
             )
         return Response(204)
 
+    async def heartbeat(self, request: Request) -> Response:
+        """The consumer is alive, whatever it is busy with."""
+        member = await self._member(request)
+        self._context.membership.heard_of(member.consumer_id)
+        return Response(204)
+
     async def goodbye(self, request: Request) -> Response:
         """Commit (unless commit=false) and leave the group."""
         commit = request.flag("commit", default=True)
@@ -417,7 +426,7 @@ class Consume:
         said = self._said(request, member)
         args = {**self._who(member), "commit": commit, "said": said}
         answers = await self._context.siblings.broadcast(
-            "goodbye", self._context.leading_here(args), 10.0
+            "goodbye", self._context.leading_here(args), GOODBYE_SECONDS_MAX
         )
         for worker, answer in answers.items():
             if isinstance(answer, BarcoError):

@@ -436,3 +436,20 @@ async def test_without_auto_create_a_topic_that_is_misspelt_can_not_be_waited_fo
     assert (await strict.request("GET", "/v1/groups")).json == {"groups": []}
     assert (await strict.register("c", "orders")).status == 200
     assert (await Broker().register("c", "oders")).status == 200, "its first event makes it"
+
+
+@run
+async def test_a_heartbeat_is_a_sign_of_life() -> None:
+    broker = Broker()
+    assert (await broker.request("POST", "/v1/consumer/heartbeat", "consumerId=c")).status == 409
+    await broker.register("c", "t")
+    for worker in range(2):
+        told: list[str] = []
+        service = broker.services[worker]
+        assert service is not None
+        service.membership.heard_of = told.append  # type: ignore[method-assign]
+        answer = await broker.request(
+            "POST", "/v1/consumer/heartbeat", "consumerId=c", worker=worker
+        )
+        assert (answer.status, answer.body, told) == (204, b"", ["c"])
+    assert (await broker.request("POST", "/v1/consumer/heartbeat")).status == 400

@@ -1,0 +1,153 @@
+"""One consumer's registration with one broker, and how it joins and polls there."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlencode
+
+from barco import limits
+from barco.client.base.errors import response_error
+from barco.client.wire.codec import Event, decode_chunks, parse_skips
+from barco.client.wire.delivery import retry_after
+from barco.client.wire.http1 import Request, Response
+from barco.client.wire.transport import Pool
+from barco.errors import BarcoError, BusyError, NotRegisteredError
+from barco.model.placement import Placement
+
+CHUNKS_TYPE = "application/vnd.barco.chunks"
+POLL_WAIT_S_MAX = 30.0
+"""One long poll; brokers hold up to 60 s, proxies between often less."""
+ANSWER_GRACE_S = 10.0
+JOIN_GRACE_S = 1.0
+"""A broker that takes longer is not waited for alone."""
+SESSION_S_MIN = limits.CONSUMER_SESSION_MS_MIN / 1000
+SESSION_S_MAX = limits.CONSUMER_SESSION_MS_MAX / 1000
+LEAVE_S_MAX = 5.0
+"""For the commits of a consumer that leaves, and as long for its goodbyes."""
+PAUSE_FIRST_S = 0.05
+PAUSE_MAX_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """How a consumer joins and polls. The defaults suit most uses."""
+
+    start: Literal["latest", "earliest"] = "latest"
+    """Where a group begins that is new to a slice: "latest" or "earliest"."""
+    consumer_id: str = ""
+    """A name that is unique in the cluster; made from the host's name if empty."""
+    poll_bytes: int = 1024 * 1024
+    """Stored bytes of one poll, about; a single larger chunk is still returned."""
+    session_seconds: float = 30.0
+    """How long the brokers hear nothing before others of the group get the slices and what was not
+    committed: 5 s to 10 min. It bounds a crash: while the program is busy heartbeats are sent."""
+    busy_seconds_max: float = 3600.0
+    """A program that calls nothing for so long hangs: no more heartbeats. 0: none at all."""
+    request_timeout_s: float = 30.0
+    """For finding brokers, registering, committing, leaving: retries included."""
+
+    def __post_init__(self) -> None:
+        if self.start not in ("latest", "earliest"):
+            raise ValueError('start is "latest" or "earliest"')
+        if self.poll_bytes < 1 or self.request_timeout_s <= 0:
+            raise ValueError("poll_bytes and request_timeout_s are positive")
+        if not SESSION_S_MIN <= self.session_seconds <= SESSION_S_MAX:
+            raise ValueError(f"session_seconds is from {SESSION_S_MIN:g} to {SESSION_S_MAX:g}")
+
+
+class Enrolment:
+    """This consumer's registration with one broker, and its polls there."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        endpoint: str,
+        ring: Placement | None,
+        topics: Sequence[str],
+        group: str,
+        options: ConsumerOptions,
+    ) -> None:
+        self.endpoint = endpoint
+        self._ring = ring
+        self._pool = pool
+        self._options = options
+        self._who = ("consumerId", options.consumer_id)
+        start = "startFromEarliest" if options.start == "earliest" else "startFromLatest"
+        registration = [self._who, ("group", group), ("onNewGroup", start)]
+        registration += [("sessionMs", str(round(options.session_seconds * 1000)))]
+        registration += [("topic", topic) for topic in topics]
+        self._register = _request("PUT", "register", registration)
+        self._delivery = ""  # The last answer that arrived.
+
+    async def register(self) -> None:
+        """Joins the group. Tries again while brokers are busy or away."""
+        self._delivery = ""
+        await self._insist(self._register)
+
+    async def poll(self, wait_s: float) -> list[Event]:
+        """The next events, [] if there are none in time. Commits what the last poll returned."""
+        query = [
+            self._who,
+            ("waitMs", str(int(wait_s * 1000))),
+            ("maxBytes", str(self._options.poll_bytes)),
+            ("delivery", self._delivery),
+        ]
+        request = _request("POST", "poll", query, ("Accept", CHUNKS_TYPE))
+        answer = await self._ask(request, wait_s + ANSWER_GRACE_S)
+        events: list[Event] = []
+        if answer.status != 204:
+            skips = parse_skips(answer.headers.get("barco-start", ""))
+            events = decode_chunks(answer.body, skips, self._ring)
+        self._delivery = answer.headers.get("barco-delivery", self._delivery)
+        return events
+
+    async def commit(self) -> None:
+        """Commits what the last poll returned; returns when that is durable."""
+        query = [self._who, ("delivery", self._delivery)]
+        await self._insist(_request("POST", "commit", query))
+
+    async def heartbeat(self, timeout_s: float) -> None:
+        """Says that the consumer is alive."""
+        await self._ask(_request("POST", "heartbeat", [self._who]), timeout_s)
+
+    async def goodbye(self, *, commit: bool) -> None:
+        """Leaves the group, with or without committing what the last poll returned.
+
+        What is in an answer that has not arrived is never committed.
+        """
+        what = ("commit", "true" if commit else "false")
+        query = [self._who, what, ("delivery", self._delivery)]
+        await self._insist(_request("POST", "goodbye", query))
+
+    async def _insist(self, request: Request) -> Response:
+        """Registering, committing and leaving can be repeated: until they work, or a deadline."""
+        deadline = time.monotonic() + self._options.request_timeout_s
+        pause = PAUSE_FIRST_S
+        while True:
+            try:
+                return await self._ask(request, max(0.1, deadline - time.monotonic()))
+            except BarcoError as error:
+                if not error.retryable or time.monotonic() + pause >= deadline:
+                    raise
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, PAUSE_MAX_S)
+
+    async def _ask(self, request: Request, timeout_s: float) -> Response:
+        answer = await self._pool.request(self.endpoint, request, timeout_s=timeout_s)
+        if not answer.ok:
+            what = request.target.partition("?")[0].rpartition("/")[2]
+            error = response_error(answer.status, answer.headers, answer.body, what)
+            if answer.status == 409:
+                error = NotRegisteredError(error.detail, **error.fields)
+            if isinstance(error, BusyError):
+                error.fields["retry_after_s"] = retry_after(answer)
+            raise error
+        return answer
+
+
+def _request(
+    method: str, what: str, query: list[tuple[str, str]], *headers: tuple[str, str]
+) -> Request:
+    return Request(method, f"/v1/consumer/{what}?{urlencode(query)}", headers)
