@@ -472,6 +472,7 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"body_bytes_in", reactor->bytes_in},
         {"bytes_out", reactor->loop.bytes_out},
         {"events", log->events},
+        {"events_followed", log->followed_events},
         {"value_bytes", log->value_bytes},
         {"chunks", log->chunks},
         {"groups", log->groups},

@@ -7,9 +7,9 @@ from typing import Any
 
 from barco.cli.shared import talk
 from barco.cli.shared.asked import Brokers, Reports
-from barco.cli.shared.health import health_lines, health_of
 from barco.cli.shared.leaving import words_of
 from barco.cli.shared.ring import draw
+from barco.model.health import health_lines, health_of
 
 DESCRIPTION = """\
 Say in words how the brokers are: whether all slices can be written and to how many disks, and what

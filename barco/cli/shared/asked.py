@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from barco.cli.shared.health import Said
 from barco.client.admin import AsyncAdmin
 from barco.client.wire.access import Access
 from barco.errors import BarcoError
+from barco.model.health import Said
 
 AT_ONCE = 16
 """Brokers that are asked at the same time."""

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from barco.cli.shared import ring
-from barco.cli.shared.ring_view import (
+from barco.model.ring_view import (
     CopyState,
     DrawnRange,
     RingView,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barco.cli.shared.asked import Reports
-from barco.cli.shared.ring_view import printable
+from barco.model.ring_view import printable
 
 SHOWN = {
     "events": "events_total",
@@ -63,6 +63,8 @@ def values_of(text: str) -> dict[str, float]:
                 found[name.removeprefix("barco_")] = float(value)
             except ValueError:
                 continue
+    if "events_total" in found:  # Each event once, at its leader.
+        found["events_total"] -= found.get("events_followed_total", 0.0)
     return found
 
 

@@ -7,9 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from barco.cli.commands.top.rates import BrokerRow, Glance, broker_rows, rate, totals
-from barco.cli.shared.health import Diagnosis, health_of
-from barco.cli.shared.ring_view import printable
 from barco.cli.shared.talk import size_of
+from barco.model.health import Diagnosis, health_of
+from barco.model.ring_view import printable
 
 TROUBLES, ROWS = 6, 12
 """Lines of what is wrong; of topics, and of groups."""

@@ -18,9 +18,9 @@ from barco.cli import main
 from barco.cli.commands.ring import CLEAR, counted, grown, preview, table_of
 from barco.cli.commands.ring.svg import plan_svg, ring_svg
 from barco.cli.commands.ring.text import BROKERS_MAX, RANGES_MAX, Pen, plan_text, ring_text
-from barco.cli.shared.ring_view import CopyState, runs, troubles, verdict, view_of
 from barco.cluster.ring.cut import Cut
 from barco.errors import ProtocolError, RequestError
+from barco.model.ring_view import CopyState, runs, troubles, verdict, view_of
 
 from .rings import one_down, topology
 

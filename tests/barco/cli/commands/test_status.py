@@ -10,8 +10,8 @@ import pytest
 import barco.cli.commands.status as command
 from barco.cli import main
 from barco.cli.shared.asked import Reports
-from barco.cli.shared.health import Diagnosis, health_lines, health_of
 from barco.client.base.errors import TransportError
+from barco.model.health import Diagnosis, health_lines, health_of
 
 from .rings import one_down, topology
 

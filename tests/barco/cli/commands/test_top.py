@@ -67,6 +67,11 @@ def test_only_plain_series_are_read() -> None:
     assert values_of(told) == {"x": 2.5}
 
 
+def test_an_event_counts_once_where_it_was_led() -> None:
+    told = text(events_total=10, events_followed_total=6)
+    assert values_of(told)["events_total"] == 4
+
+
 def test_rows_and_totals() -> None:
     before = look(10.0, topology(), {0: 100, 1: 50, 2: 0})
     now = look(12.0, topology(), {0: 300, 1: 50, 2: 10})

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from barco.cli.shared.ring_view import (
+from barco.errors import ProtocolError
+from barco.model.ring_view import (
     CopyState,
     RingView,
     elsewhere,
@@ -15,7 +16,6 @@ from barco.cli.shared.ring_view import (
     troubles_now,
     view_of,
 )
-from barco.errors import ProtocolError
 
 CERTIFICATE_DAYS = 30
 """So long before its end a certificate is among what is wrong."""
