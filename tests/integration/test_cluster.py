@@ -235,7 +235,7 @@ def test_a_leader_tells_how_its_followers_are(cluster):
     assert status == 503 and dict(headers)["retry-after"] and not body["inSync"]
     assert request(cluster, 0, "GET", "/ready")[0] == 200
     told = run([sys.executable, "-P", "-m", "barco", "status", "--endpoint", cluster.endpoints[0]])
-    assert told.returncode == 0 and f"degraded: {down}" in told.stdout, told
+    assert told.returncode == 3 and f"degraded: {down}" in told.stdout, told
     code, faults = upgrade_check(cluster, 0)
     assert code == 1 and set(faults) == {"now"}, faults
     _, _, metrics = request(cluster, 0, "GET", "/metrics")
