@@ -19,10 +19,12 @@ from typing import Any
 import msgpack
 import pytest
 from following import (
+    GENESIS,
     GID,
     GROUP_BYTES_MAX,
     SEGMENT_BYTES,
     SESSION,
+    SUBJECT,
     A,
     B,
     C,
@@ -33,9 +35,12 @@ from following import (
 
 from barco._native import Reactor
 from barco.cluster.replica.replica import Replica
+from barco.cluster.state import events as ev
 from barco.model.generation import (
     Ballot,
     GroupHead,
+    Kind,
+    Successor,
 )
 from barco.protocol import replication as r
 from barco.protocol.append_frame import Append, Appended
@@ -357,3 +362,81 @@ def test_peers_that_had_to_wait_go_on_as_soon_as_there_is_room(
         assert follower.acknowledged == half
 
     follow(root, native=False, test=test)
+
+
+# --- What the driver arranges -------------------------------------------------------------------
+
+
+async def until(what: Any) -> None:
+    while not what():
+        await asyncio.sleep(0.001)
+
+
+async def followed(script: Script, upto: int = 5) -> int:
+    """How many groups the core has taken by itself when it has so many."""
+    script.committed = 1
+    for index in range(upto):
+        await script._send(script._frame(index))
+        await script.follower.rest()
+    found: int = script.follower.reactor.stats()["groups_followed"]
+    assert found > 0
+    return found
+
+
+def test_the_core_is_armed_once_behind_each_step(root: Path, groups: Groups) -> None:
+    """Not within one: what is asked for in it may be the end of that."""
+
+    async def test(follower: Follower) -> None:
+        driver, armed = follower.driver, list[bool]()
+        arm, step = driver._inputs.arm, driver._machine.step
+
+        def seen(*how: Any) -> bool:
+            armed.append(driver._course.busy)
+            return arm(*how)
+
+        def wayward(now: float, event: Any) -> Any:
+            driver._arranges()  # As a link does whose way back changes meanwhile.
+            return step(now, event)
+
+        await followed(Script(1, follower, groups))
+        driver._inputs.arm = seen  # type: ignore[method-assign]
+        driver._machine.step = wayward  # type: ignore[method-assign]
+        driver.post(ev.Tick())
+        assert armed == [False]
+
+    follow(root, native=True, test=test)
+
+
+def test_the_core_takes_nothing_more_when_a_step_says_so(root: Path, groups: Groups) -> None:
+    """No frame comes with which it would stop by itself."""
+
+    async def test(follower: Follower) -> None:
+        script, driver = Script(1, follower, groups), follower.driver
+        before = await followed(script)
+        driver.post(ev.IoFailed(GID, "as the test says"))
+        steps = driver.steps
+        await script._send(script._frame(5))
+        await until(lambda: driver.steps > steps)
+        assert follower.reactor.stats()["groups_followed"] == before
+        assert follower.reactor.log_state()["gseq"] == 5
+
+    follow(root, native=True, test=test)
+
+
+def test_of_a_log_that_the_core_has_nothing_is_told_to_have_expired(root: Path) -> None:
+    async def test(follower: Follower) -> None:
+        driver, told = follower.driver, list[str]()
+        known = r.Decided(GENESIS.gid, Successor(0, Kind.RELEAD, (SUBJECT,)))
+        step = driver._machine.step
+
+        def seen(now: float, event: Any) -> Any:
+            told.append(type(getattr(event, "message", event)).__name__)
+            return step(now, event)
+
+        driver._machine.step = seen  # type: ignore[method-assign]
+        await follower.send(A, r.Expired(GID, 3, 0))
+        await follower.send(A, known)
+        await until(lambda: "Decided" in told)
+        assert "Expired" not in told
+
+    follow(root, native=True, test=test)
