@@ -13,6 +13,10 @@ from running import RunningBroker
 pa = pytest.importorskip("pyarrow", reason="no pyarrow: pip install 'barco[spark]'")
 
 import barco
+from barco._native import batch_encode
+from barco.client.wire.batching import SliceKey
+from barco.client.wire.ring import single_endpoint_ring
+from barco.model.token import TOKEN_MIN
 
 KIND = "application/vnd.apache.arrow.stream"
 
@@ -87,6 +91,26 @@ def test_a_part_of_a_slice(broker: RunningBroker) -> None:
         wanted = {at: each for at, each in expected.items() if first <= at[1] < last}
         assert rows(found) == wanted and len(wanted) == last - first
         assert found.column("key").null_count == sum(k is None for k, _, _ in wanted.values())
+
+
+def test_chunks_of_events_with_and_without_keys(broker: RunningBroker) -> None:
+    """The library sends those apart; a batch may have both, and a reader begin anywhere in it."""
+    at = SliceKey(TOKEN_MIN, 3)
+    ring = single_endpoint_ring("")
+    key = next(k for k in (b"k%d" % n for n in range(99)) if ring.slice_of_key(k) == at)
+    keys = [key if n % 3 else None for n in range(100)]
+    body = batch_encode([b"%d" % n for n in range(100)], keys)
+    kind = {"Content-Type": "application/vnd.barco.batch"}
+    path = "/v1/topic/m/messages"
+    answer = broker.request("POST", path, {"slice": 3}, body=body, headers=kind)
+    assert answer.status == 200, answer
+    path = f"/v1/topic/m/slices/{TOKEN_MIN}/3/events"
+    for first, last in ((0, 100), (1, 2), (5, 14), (8, 16), (17, 99)):
+        query = {"from": f"00000001-{first:016x}", "to": f"00000001-{last:016x}"}
+        found = table(broker.request("GET", path, query, headers={"Accept": KIND}).body)
+        assert found.column("key").to_pylist() == keys[first:last]
+        assert found.column("value").to_pylist() == [b"%d" % n for n in range(first, last)]
+        assert found.column("key").null_count == keys[first:last].count(None)
 
 
 def test_polls_of_several_topics(broker: RunningBroker) -> None:
