@@ -85,7 +85,7 @@ TIMES ?= 21
 failover: setup ## How long writes wait for kill, SIGTERM and return of a broker, TIMES each: a table
 	$(PYTHON) tests/faults/failover.py --times $(TIMES)
 
-bad-disk: TIMES = 5
+bad-disk: TIMES = 10
 bad-disk: setup ## A follower's disk that is slow or hangs, in turns with good ones; a leader's: a table
 	$(PYTHON) tests/faults/baddisk.py --times $(TIMES)
 

@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
+from barco.client.base.settings import Start
 from barco.client.outputs import EVENT_BYTES, Output
 from barco.client.piping import Engine, PipelineError, PipelinePlan, PipelineProgress
-from barco.client.reader import ReaderOptions, Start
+from barco.client.reader import ReaderOptions
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.codec import Event
 from barco.errors import BarcoError

@@ -20,8 +20,9 @@ from typing import Any
 
 from barco.client.admin import AsyncAdmin
 from barco.client.base.errors import BadAnswerError
+from barco.client.base.settings import Start
 from barco.client.outputs import Output, Outputs
-from barco.client.reader import AsyncReader, Start, start_of
+from barco.client.reader import AsyncReader, start_of
 from barco.client.wire.access import Access
 from barco.client.wire.batching import SliceKey
 from barco.client.wire.codec import Event

@@ -18,6 +18,8 @@ BY_THE_CLOCK = {
     "barco.supervisor.machine:warn_open": "a warning that comes again",
     "barco.supervisor.processes:_watch": "silence is what it looks for",
     "barco.cli.commands.ring:_watch": "its pace: each look asks every leader",
+    "barco.cli.commands.top:_live": "its pace: each look asks every leader",
+    "barco.cli.commands.top:_run": "rates are of a second",
     "barco.cli.commands.backup.image:spent": "so that the broker has its disk",
     "barco.cli.commands.backup.image:_opened": "a journal of another process, which tells nobody",
     "barco.cli.commands.upgrade_check:run": "its pace: brokers tell nobody who only looks on",

@@ -9,7 +9,7 @@ import barco
 
 def produce() -> None:
     """From a thread."""
-    with barco.Producer("127.0.0.1:9250", linger_s=0.01) as producer:
+    with barco.Producer("127.0.0.1:9250", linger_ms=10) as producer:
         assert_type(producer, barco.Producer)
         delivery = producer.send("trips", b"{}", key="taxi", timestamp_us=1)
         ack = delivery.result(5.0)
@@ -63,6 +63,13 @@ def refused() -> None:
         producer.send(b"trips", b"1")  # type: ignore[arg-type]
     with barco.Consumer("trips") as consumer:
         consumer.poll("soon")  # type: ignore[arg-type]
+    barco.Consumer("trips", start="ealiest")  # type: ignore[arg-type]
+    barco.Consumer("trips", sesion_seconds=5)  # type: ignore[call-arg]
+    barco.AsyncConsumer("trips", session_seconds="5")  # type: ignore[arg-type]
+    barco.Producer(linger_s=0.01)  # type: ignore[call-arg]
+    barco.AsyncProducer(compress=None)  # type: ignore[arg-type]
+    barco.read("trips", start="tomorrow")  # type: ignore[arg-type]
+    barco.AsyncReader("trips", folow=True)  # type: ignore[call-arg]
 
 
 def pipe() -> None:

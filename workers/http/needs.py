@@ -58,6 +58,11 @@ that up. A consumer's id is the user's own."""
 
 NEEDS = {
     ("GET", "/ready"): Need((), open=True),
+    ("GET", "/"): Need((), open=True),
+    ("GET", "/console"): Need((), open=True),
+    ("GET", "/console/{file}"): Need((), open=True),
+    ("GET", "/v1/health"): Need((METRICS,)),
+    ("GET", "/v1/figures"): Need((METRICS,)),
     ("GET", "/status"): Need((METRICS,)),
     ("GET", "/metrics"): Need((METRICS,)),
     ("GET", "/v1/brokers"): _ANYBODY,

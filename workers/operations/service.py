@@ -115,7 +115,7 @@ class ShardService:
         self.first_slice = options.range_index * options.slices_per_range
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
-        self.more_stats: Callable[[], dict[str, int]] = dict
+        self.more_stats: Callable[[], dict[str, Any]] = dict
         self.health: Callable[[], dict[str, int]] = dict
         """Figures of the storage; set by the worker as well."""
         self.splits: Splits = _no_splits
