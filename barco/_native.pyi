@@ -452,6 +452,8 @@ class Reactor:
     def stream_ends(self, topic: str, slice: int, /) -> tuple[int, int] | None:
         """(start, stable end)."""
     def shard_slices(self, /) -> tuple[int, int]: ...  # (first, how many)
+    def producer(self, topic: str, id: bytes, /) -> list[tuple[int, int, int]]:
+        """(slice, epoch, sequence) of what was taken last of it, in each slice that knows it."""
     def compacted(self, topic: str, /) -> list[tuple[bytes, bytes]]: ...  # (key, last value)
     def topic_set(
         self, topic: str, exists: bool, compression: str | None = None, any_time: bool = False, /

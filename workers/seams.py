@@ -61,6 +61,9 @@ class ReactorLike(Protocol):
     def stream_ends(self, topic: str, slice: int) -> tuple[int, int] | None:
         """(start offset, stable end) of one of them."""
 
+    def producer(self, topic: str, id: bytes, /) -> list[tuple[int, int, int]]:
+        """(slice, epoch, sequence) of what was taken last of a producer."""
+
     def compacted(self, topic: str) -> list[tuple[bytes, bytes]]:
         """The latest value of each key of an internal topic."""
 

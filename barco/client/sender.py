@@ -8,6 +8,7 @@ loop's thread. One lock guards the machine and is held for a few microseconds at
 import asyncio
 import logging
 import random
+import re
 import secrets
 import threading
 import time
@@ -37,6 +38,7 @@ from barco.client.wire.batching import (
 )
 from barco.client.wire.codec import encode_batch
 from barco.client.wire.discovery import Directory
+from barco.client.wire.earlier import EarlierEpochs
 from barco.client.wire.http1 import Request, Response
 from barco.client.wire.ring import Ring
 from barco.client.wire.transport import Pool
@@ -45,6 +47,7 @@ from barco.model.token import TOKEN_MIN
 
 _log = logging.getLogger("barco.client")
 
+_PRODUCER_ID = re.compile(r"[A-Za-z0-9_.-]{0,60}", re.ASCII)
 BATCH_TYPE = "application/vnd.barco.batch"
 Parts = Mapping[SliceKey | None, tuple[Sequence[bytes], Sequence[bytes]]]
 """Keys and values of each slice; under None, values without a key (and no keys)."""
@@ -72,10 +75,16 @@ class ProducerOptions:
     """For each endpoint."""
     pipeline: int = 16
     """Requests on one connection before an answer."""
+    producer_id: str = ""
+    """A name that stays: who begins under it fences whoever had it before, so that nothing which
+    is still on its way of that one comes in behind. At most 60 letters, digits, '_', '.' and '-'.
+    Empty: a new one each time."""
 
     def __post_init__(self) -> None:
         if self.linger_ms < 0 or self.delivery_timeout_s <= 0:
             raise ValueError("linger_ms and delivery_timeout_s are times: not negative")
+        if not _PRODUCER_ID.fullmatch(self.producer_id):
+            raise ValueError("a producer_id has at most 60 letters, digits, '_', '.' and '-'")
         for name in ("batch_bytes", "buffer_bytes", "connections", "pipeline"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is at least 1")
@@ -97,7 +106,10 @@ class Sender:
         limits = Limits(batch_bytes, options.linger_ms / 1000)
         # A producer's sequence is one for each topic and slice: events with keys and events
         # without go there separately, so they are two producers.
-        self._batcher = Batcher(limits, secrets.token_hex(16), secrets.token_hex(16))
+        named = options.producer_id
+        ids = (named, f"{named}.nk") if named else (secrets.token_hex(16), secrets.token_hex(16))
+        self._batcher = Batcher(limits, *ids)
+        self._earlier = EarlierEpochs(self._pool, access) if named else None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._refreshing: asyncio.Future[Ring] | None = None
         self._tasks: dict[Lane, asyncio.Task[None]] = {}
@@ -322,6 +334,8 @@ class Sender:
             {"timestamp": batch.timestamps_us} if batch.timestamps_us else None,
             compress=self.options.compress,
         )
+        if self._earlier is not None:
+            await self._earlier.continue_with(lane, max(0.05, deadline - time.monotonic()))
         while True:
             batch.attempts += 1
             answer = await self._try(lane, batch, body, deadline)

@@ -291,6 +291,17 @@ bool shard_has_sequence(struct shard *shard, const struct stream *stream, const 
     return row->used && epoch == row->epoch && seq <= row->last_seq;
 }
 
+bool shard_producer(struct shard *shard, const struct topic *topic, uint32_t slice,
+                    const uint8_t *id, uint32_t *epoch, uint64_t *seq)
+{
+    const struct producer *row = producer_find(shard, id, topic->index, slice);
+    if (!row->used)
+        return false;
+    *epoch = row->epoch;
+    *seq = row->last_seq;
+    return true;
+}
+
 bool shard_takes_producer(struct shard *shard, const struct stream *stream, const uint8_t *id)
 {
     return !shard_full(shard) ||

@@ -143,6 +143,9 @@ bool shard_takes_producer(struct shard *shard, const struct stream *stream, cons
 /* Whether a sequence of a producer was taken before, however long ago. */
 bool shard_has_sequence(struct shard *shard, const struct stream *stream, const uint8_t *id,
                         uint32_t epoch, uint64_t seq);
+/* What was taken last of a producer, if it is still known. */
+bool shard_producer(struct shard *shard, const struct topic *topic, uint32_t slice,
+                    const uint8_t *id, uint32_t *epoch, uint64_t *seq);
 
 /* Finds or makes the topic; NULL when TOPICS_MAX is reached or the name is not valid. */
 struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len);

@@ -244,6 +244,30 @@ static PyObject *Reactor_compacted(PyObject *self, PyObject *args)
     return list;
 }
 
+static PyObject *Reactor_producer(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    const char *name, *id;
+    Py_ssize_t name_len, id_len;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "s#y#", &name, &name_len, &id, &id_len))
+        return NULL;
+    if (id_len != PRODUCER_ID_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "a producer's id has 16 bytes");
+        return NULL;
+    }
+    struct shard *shard = reactor->shard;
+    PyObject *list = PyList_New(0);
+    const struct topic *topic = shard_topic(shard, name, (size_t)name_len);
+    for (uint32_t i = 0; topic && list && i < shard->slice_count; i++) {
+        const uint32_t slice = shard->slice_first + i;
+        uint32_t epoch;
+        uint64_t seq;
+        if (shard_producer(shard, topic, slice, (const uint8_t *)id, &epoch, &seq))
+            py_append(&list, Py_BuildValue("(IIK)", slice, epoch, (unsigned long long)seq));
+    }
+    return list;
+}
+
 static PyObject *Reactor_shard_slices(PyObject *self, PyObject *none)
 {
     struct reactor *reactor = reactor_of(self);
@@ -525,6 +549,7 @@ PyMethodDef reactor_read_methods[] = {
     {"streams", Reactor_streams, METH_VARARGS, NULL},
     {"stream_ends", Reactor_stream_ends, METH_VARARGS, NULL},
     {"compacted", Reactor_compacted, METH_VARARGS, NULL},
+    {"producer", Reactor_producer, METH_VARARGS, NULL},
     {"shard_slices", Reactor_shard_slices, METH_NOARGS, NULL},
     {"topic_set", Reactor_topic_set, METH_VARARGS, NULL},
     {"time_plausible", Reactor_time_plausible, METH_O, NULL},

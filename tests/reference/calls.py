@@ -63,6 +63,10 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
         *("/v1/consumer/goodbye", "consumerId=c", None),
         {"consumes", "elsewhere"},
     ),
+    ("GET", "/v1/topic/{topic}/producers/{id}"): (
+        *("/v1/topic/t/producers/p", "", None),
+        {"produces"},
+    ),
     ("GET", "/v1/topic/{topic}/slices"): (
         *("/v1/topic/t/slices", "", None),
         {"produces", "consumes", "elsewhere"},

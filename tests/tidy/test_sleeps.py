@@ -77,6 +77,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.client.consumer:_poll_member": "a broker",
     "barco.client.reader:_fetch": "a broker",
     "barco.client.piping:again": "a broker",
+    "barco.client.wire.earlier:_ask": "a broker",
     "barco.client.wire.staged:commit": "a broker",
     "barco.client.wire.staged:_anywhere": "a broker",
     "barco.client.wire.staged:_insist": "a broker",

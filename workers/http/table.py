@@ -115,6 +115,15 @@ _EVENTS = Route(
 _TOPICS = (
     Route(
         "GET",
+        "/v1/topic/{topic}/producers/{id}",
+        "topics.producer",
+        "What was taken last of a Producer-Id, in each slice that knows it: epoch and sequence. "
+        "Ids belong to the user who made them.",
+        "produce",
+        answers={200: "Epochs and sequences.", 400: "Malformed.", 503: "Not now."},
+    ),
+    Route(
+        "GET",
         "/v1/topics",
         "topics.every",
         "All topics.",

@@ -27,7 +27,7 @@ from barco.workers.seams import (
     SpoolLike,
     SupervisorLike,
 )
-from barco.workers.shard import internal
+from barco.workers.shard import internal, producers
 from barco.workers.shard.appends import Appends
 from barco.workers.shard.reads import Reads, extent_to_list
 from barco.workers.shard.topics import TopicRecord, TopicRegistry
@@ -184,6 +184,7 @@ class ShardService:
             **self.target.operations(),
             **self.access.operations(),
             **self.notes.operations(),
+            **producers.operations(self.reactor, self.first_slice, lambda: self.leading),
             "ping": self._ping,
             "standing": self._standing,
             "leaders": self._leaders,

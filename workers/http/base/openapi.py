@@ -10,6 +10,7 @@ from barco.workers.http.base.topology_schema import DRAINS, TARGET, TOPOLOGY
 _PLACE = re.compile(r"\{([a-z]+)\}")
 
 _PLACES = {
+    "id": "The Producer-Id.",
     "topic": "The name of a topic: 1 to 127 of a-z, A-Z, 0-9, '_', '.', '-'.",
     "token": "The start of the token range, a signed 64-bit integer.",
     "index": "The slice's index in its token range.",

@@ -1,4 +1,4 @@
-"""Extents of stored chunks as bodies of answers, in the four formats that consumers may accept."""
+"""Extents of stored chunks as bodies of answers, in the five formats that consumers may accept."""
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +9,9 @@ import zstandard
 from barco import _native
 from barco.errors import CorruptDataError
 from barco.model.placement import Placement
+from barco.protocol.arrow_ipc import END
+from barco.workers.http.base import arrow
+from barco.workers.http.base.arrow import ARROW
 from barco.workers.http.base.messages import JSON, NDJSON, Part
 from barco.workers.shard.reads import STRETCH_BYTES, Chunk, Extent, chunk_place
 from barco.workers.shard.waiting import breathe
@@ -20,9 +23,9 @@ COLUMNS = {**dict(sorted(_native.COLUMNS.items(), key=itemgetter(1))), "offset":
 """By name what may be asked for of stored chunks alone; offsets follow from a chunk's head. Answers
 tell them in this order, which does not depend on how the core's table is sorted."""
 
-CONSUME_FORMATS = (JSON, NDJSON, POLAR, CHUNKS)
+CONSUME_FORMATS = (JSON, NDJSON, POLAR, CHUNKS, ARROW)
 
-FRAME_BYTES = {JSON: 1, NDJSON: 180, POLAR: 12}
+FRAME_BYTES = {JSON: 1, NDJSON: 180, POLAR: 12, ARROW: arrow.FRAME_BYTES}
 """What stands around an event's key and value in each form, about; topics not counted."""
 
 _TEXT_BYTES = 512 * 1024
@@ -38,7 +41,7 @@ _ZSTD_LEVEL = 1
 
 def frame_bytes(kind: str, topic: str) -> int:
     """What stands around an event's key and value when it is rendered, about."""
-    return FRAME_BYTES.get(kind, 0) + (len(topic) if kind == NDJSON else 0)
+    return FRAME_BYTES.get(kind, 0) + (len(topic) if kind in (NDJSON, ARROW) else 0)
 
 
 class Run:
@@ -146,7 +149,9 @@ async def render(
     """
     if kind == CHUNKS:
         return [chunk for extent in extents for chunk in extent.chunks]
-    make = {JSON: _render_json, NDJSON: _render_ndjson, POLAR: _render_polar}[kind]
+    make = {JSON: _render_json, NDJSON: _render_ndjson, POLAR: _render_polar, ARROW: _render_arrow}[
+        kind
+    ]
     found = runs(extents, ring)
     try:
         parts = await make(found, _Budget(budget))
@@ -190,6 +195,35 @@ async def _render_ndjson(found: Sequence[Run], budget: _Budget) -> list[Part]:
             return _native.render_ndjson(step, at, end, token, most)
 
         parts += await _text(run, lines, budget)
+    return parts
+
+
+async def _render_arrow(found: Sequence[Run], budget: _Budget) -> list[Part]:
+    parts: list[Part] = [arrow.START]
+    for run in found:
+        parts += await _record_batches(run, budget)
+    return [*parts, END]
+
+
+async def _record_batches(run: Run, budget: _Budget) -> list[Part]:
+    """The run as far as the budget reaches, which is at least one batch; its end is there then."""
+    parts: list[Part] = []
+    where = (run.topic, run.token, run.slice)
+    at = run.start
+    steps = list(_steps(run))
+    run.end = at
+    for step, stop in steps:
+        body, position = b"".join(map(memoryview, step)), 0
+        while at < stop and position < len(body):
+            if budget.started and budget.left <= 0:
+                return parts
+            some, position, after = arrow.record_batch(body, position, where, at, stop)
+            size = sum(map(len, some))
+            if budget.started and size > budget.left:
+                return parts
+            parts += some
+            run.end = at = after
+            await budget.spend((), size)
     return parts
 
 

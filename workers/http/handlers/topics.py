@@ -9,6 +9,7 @@ from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import Request, Response, check_topic, json_response
+from barco.workers.shard.producers import PRODUCER_NAME_MAX, inner_id
 
 _NUMBERS = {
     "retentionHours": ("retention_hours", limits.RETENTION_HOURS_MAX),
@@ -54,6 +55,26 @@ class Topics:
             for number, start, end, last in sorted(merged[topic]["streams"])
         ]
         return json_response(document)
+
+    async def producer(self, request: Request) -> Response:
+        """What was taken last of a producer's id, which belongs to who asks."""
+        topic = check_topic(request.variables["topic"])
+        name = request.variables["id"].encode()
+        if not 0 < len(name) <= PRODUCER_NAME_MAX:
+            raise RequestError(f"A Producer-Id has 1 to {PRODUCER_NAME_MAX} bytes.")
+        args = {"topic": topic, "id": inner_id(name, request.user)}
+        answers = await self._context.ask_all("producer", args)
+        found = sorted(each for some in answers.values() for each in some)
+        slices = [
+            {
+                "token": self._context.token(number),
+                "index": self._context.index(number),
+                "epoch": epoch,
+                "lastSeq": str(seq),
+            }
+            for number, epoch, seq in found
+        ]
+        return json_response({"topic": topic, "slices": slices})
 
     async def put(self, request: Request) -> Response:
         """Create a topic or change its settings: 201 for a new one."""
