@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from barco.cluster.logs.driving import FENCED, LEADER, Course, Role
+from barco.cluster.logs.driving import LEADER, Course, Role
 from barco.cluster.logs.logs import Logs
 from barco.cluster.replica.replica import Replica
 from barco.cluster.state.effects import Commit
 from barco.cluster.state.events import Event
 from barco.model.generation import Generation, Gid
 
+from .explorer import walk
 from .mutants import Mutant
 from .plan import run
 
@@ -76,7 +77,7 @@ class Lacking(Role):
 
     def readable(self, replica: Replica, logs: Logs) -> bool:
         hidden = self._hides(logs.current) or self.generation is None
-        return not hidden and (self.name in (LEADER, FENCED) or self.behind(replica, logs))
+        return not hidden and (self._led or self.behind(replica, logs))
 
     def behind(self, replica: Replica, logs: Logs) -> bool:
         return not logs.sealing
@@ -85,6 +86,14 @@ class Lacking(Role):
 class Unlisted(Lacking):
     def behind(self, replica: Replica, logs: Logs) -> bool:
         return not replica.catching_up()
+
+
+class ShownFromFiles(Role):
+    """So the driver had it: a state that is in files is taken for the core's."""
+
+    def commits(self, effect: Commit, current: Gid | None) -> bool:
+        super().commits(effect, effect.gid)
+        return effect.gid == current
 
 
 class LackingIsRead(Role):
@@ -166,3 +175,11 @@ def test_mutant_is_caught(mutant: Mutant, known: int, by: str, how: dict[str, An
             assert not found_in(seed, None, how), f"the true driver, seed {seed}"
             return
     pytest.fail(f"mutant {mutant.number} survives: {mutant.name}")
+
+
+def test_behind_an_empty_generation_nothing_is_shown_without_a_state() -> None:
+    """A walk: the core has an empty one, and the next one was shut before the core had it."""
+    seed, was = 219006677, Mutant(44, "shown from files", role=ShownFromFiles)
+    assert walk(seed, native=False).violation is None
+    found = walk(seed, mutant=was, native=False).violation
+    assert found is not None and found.invariant == "D7"

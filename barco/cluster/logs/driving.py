@@ -85,18 +85,20 @@ class Role:
     this.
     """
 
-    __slots__ = ("_recent", "generation", "name", "restored", "unshown")
+    __slots__ = ("_led", "_recent", "generation", "name", "restored", "unshown")
 
     def __init__(self) -> None:
         self.name = STARTING
         self.generation: Generation | None = None
         """The newest that is led or followed."""
         self.unshown: tuple[Gid, int] | None = None
-        """Not readable before this group is committed: the first one of a generation brings the
-        state, without it the ends of the slices are not known."""
+        """Not readable before this group is committed in the core: the first one of a generation
+        brings the state, without it the ends of the slices are not known."""
         self.restored: tuple[Gid, int] | None = None
         """After a start, for as long as the core has what it had: what recovery restored goes up to
         this group, and may be more than was ever committed."""
+        self._led = False
+        """What the core has was opened here: who leads knows all of the history before."""
         self._recent: OrderedDict[int, Any] = OrderedDict()
         """gseq of the groups that this process built, to where they lie."""
 
@@ -120,13 +122,16 @@ class Role:
             return False
         assert self.name != LEADER, "a generation is opened once"
         self.name, self.unshown, self.restored = LEADER, None, None
+        self._led = True
         return True
 
     def follows(self, generation: Generation, current: Gid | None) -> None:
         """Another leads it."""
-        self.generation, self.name = generation, FOLLOWER
+        self.generation, self.name, self._led = generation, FOLLOWER, False
         if generation.gid != current:
             self.unshown = (generation.gid, 1)
+        elif self.unshown is not None and self.unshown[0] != current:
+            self.unshown = None  # What the core has came with a state of its own.
 
     def stops(self, gid: Gid) -> bool:
         """It is not led here any more. Whether that is news for all others."""
@@ -153,7 +158,7 @@ class Role:
     def commits(self, effect: Commit, current: Gid | None) -> bool:
         """Whether it is the core that shows these groups."""
         assert effect.gseq > 0, "groups are numbered from 1"
-        if _reaches(effect, self.unshown):
+        if effect.gid == current and _reaches(effect, self.unshown):
             self.unshown = None
         if _reaches(effect, self.restored):
             self.restored = None
@@ -194,7 +199,7 @@ class Role:
         """Whether all of the history is here, and nothing shown that may not become it."""
         if self._hides(logs.current) or self.generation is None:
             return False  # An empty disk knows of no history before somebody has told it.
-        if self.name in (LEADER, FENCED):
+        if self._led:
             return True
         return not replica.catching_up() and not logs.sealing
 

@@ -228,7 +228,7 @@ def test_what_was_restored_is_hidden_whatever_was_followed_before() -> None:
     role.follows(generation(5, B), NOW)
     assert not readable(role)
     role.follows(generation(6, B), NOW)
-    assert not role.commits(fx.Commit(NEXT, 1), NOW) and not readable(role)
+    assert role.commits(fx.Commit(NEXT, 1), NEXT) and not readable(role)
     assert readable(role, logs(NEXT)), "the core has left it: where it ended is known by now"
 
 
@@ -244,7 +244,11 @@ def test_a_new_generation_is_shown_when_its_first_group_is_committed() -> None:
     role.follows(generation(6, B), NOW)
     assert not role.commits(fx.Commit(OLD, 9), NOW) and not readable(role)
     assert not role.commits(fx.Commit(NEXT, 1), NOW), "the core has another one"
-    assert readable(role)
+    assert not readable(role), "the state that it brings is in files, and not in the core"
+    role.follows(generation(5, B), NOW)
+    assert readable(role), "what the core has came with its own"
+    role.follows(generation(6, B), NOW)
+    assert role.commits(fx.Commit(NEXT, 2), NEXT) and readable(role, logs(NEXT))
 
 
 def test_who_leads_or_led_shows_all_and_who_follows_what_is_whole() -> None:
@@ -257,6 +261,19 @@ def test_who_leads_or_led_shows_all_and_who_follows_what_is_whole() -> None:
     assert readable(role)
     assert not readable(role, catching_up=True) and not readable(role, sealing)
     assert role.busy(sealing) and not role.busy(logs())
+
+
+def test_who_is_stopped_before_it_has_opened_shows_what_a_follower_may() -> None:
+    """It never led: what it lacks is not known to it by itself (walk 219006677)."""
+    role, sealing = Role(), logs()
+    sealing.step(fx.Seal(NOW, 4), RESTING)
+    role.follows(generation(5, B), NOW)
+    role.leads(generation(6))
+    assert role.stops(NEXT) and role.name == FENCED
+    assert not readable(role, sealing) and not readable(role, catching_up=True)
+    assert readable(role)
+    role.leads(generation(7))
+    assert role.opened(generation(7)) and readable(role, sealing, catching_up=True)
 
 
 def test_only_a_follower_lets_the_core_go_on_and_only_where_nothing_waits() -> None:
