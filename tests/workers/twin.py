@@ -4,6 +4,7 @@ Everything above the seams is real. A worker that was killed comes back with wha
 """
 
 import asyncio
+import functools
 import itertools
 import json
 from collections.abc import Callable, Coroutine, Mapping
@@ -465,17 +466,15 @@ class Broker:
     async def values(self, consumer: str, **query: Any) -> list[Any]:
         """The values of one poll, in the order of the answer."""
         answer = await self.poll(consumer, **query)
-        if answer.status == 204:
-            return []
-        assert answer.status == 200, answer
-        return [value for item in answer.json for value in item["values"]]
+        assert answer.status in (200, 204), answer
+        found = answer.json if answer.status == 200 else []
+        return [value for item in found for value in item["values"]]
 
     async def commit(self, consumer: str) -> Answer:
         return await self.request("POST", "/v1/consumer/commit", {"consumerId": consumer})
 
     async def goodbye(self, consumer: str, **query: Any) -> Answer:
-        query = {"consumerId": consumer} | query
-        return await self.request("POST", "/v1/consumer/goodbye", query)
+        return await self.request("POST", "/v1/consumer/goodbye", {"consumerId": consumer} | query)
 
     async def settle(self) -> None:
         """Let everything that is on its way arrive."""
@@ -498,6 +497,4 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     def called() -> None:
         asyncio.run(asyncio.wait_for(test(), 30))
 
-    called.__name__ = test.__name__
-    called.__doc__ = test.__doc__
-    return called
+    return functools.update_wrapper(called, test, ("__name__", "__doc__"), ())
