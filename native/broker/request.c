@@ -647,6 +647,7 @@ static void client_freed(struct conn *conn)
     request_clear(&client->request);
     for (uint32_t n = client->slot_first; n != client->slot_end; n++)
         slot_clear(conn, slot_at(client, n));
+    access_forget(conn); /* one that goes with its worker was never closed */
     assert(client->control_open == 0 && client->shown == NULL);
     free(client->slots);
 }

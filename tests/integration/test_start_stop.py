@@ -6,6 +6,11 @@ import socket
 import time
 from threading import Thread
 
+from running import RunningBroker
+
+from barco.model.access import hash_of
+from barco.supervisor.files.first_users import NAME, add
+
 EVENT_BYTES = 1 << 20
 
 
@@ -74,3 +79,26 @@ def test_a_priority_is_that_of_all_processes_and_told(start_broker):
     assert broker.request("GET", "/status").json["nice"] == 7
     for pid in [broker.process.pid, *broker.worker_pids()]:
         assert os.getpriority(os.PRIO_PROCESS, pid) == 7
+
+
+def test_a_stop_while_a_users_body_is_under_way(tmp_path):
+    """The connection goes with its worker, and is still its user's: the worker ends by itself."""
+    data_dir = tmp_path / "data"
+    data_dir.mkdir(mode=0o700)
+    add(data_dir / NAME, "root", hash_of("barco_root").hex())
+    broker = RunningBroker(data_dir, workers=1, access_required=True)
+    broker.start()
+    try:
+        with socket.create_connection(("127.0.0.1", broker.port("produce")), timeout=30) as client:
+            client.sendall(
+                b"POST /v1/topic/t/messages HTTP/1.1\r\nHost: localhost\r\n"
+                b"Authorization: Bearer barco_root\r\nContent-Length: 1000\r\n"
+                b"Expect: 100-continue\r\n\r\n"
+            )
+            assert client.recv(4096).startswith(b"HTTP/1.1 100"), "it waits for the body"
+            client.sendall(b"12")
+            assert broker.stop() == 0
+    finally:
+        broker.end()
+    assert '"broker stopped"' in broker.log_path.read_text()
+    assert "killed by" not in broker.log_path.read_text()
