@@ -4,6 +4,7 @@
 
 #include <limits.h>
 
+#include "broker/feed.h"
 #include "read/arrow.h"
 #include "format/format.h"
 #include "log/clock.h"
@@ -463,6 +464,10 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"control_requests", reactor->control_requests},
         {"problems", reactor->problems},
         {"over_quota", reactor->over_quota},
+        {"feeds", reactor->feeds != NULL ? reactor->feeds->count : 0},
+        {"feed_bytes", reactor->feeds != NULL ? reactor->feeds->bytes : 0},
+        {"listeners", reactor->feeds != NULL ? reactor->feeds->hearers : 0},
+        {"listener_bytes_out", reactor->feeds != NULL ? reactor->feeds->heard_bytes : 0},
         {"connections", reactor->loop.conn_count},
         {"connections_total", reactor->loop.connections_total},
         {"aborted_requests", reactor->aborted},

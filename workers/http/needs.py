@@ -78,6 +78,7 @@ NEEDS = {
     ("POST", "/v1/consumer/goodbye"): _OF_MEMBER,
     ("GET", "/v1/topic/{topic}/slices"): Need((CONSUME, PRODUCE), _topic),
     ("GET", "/v1/topic/{topic}/slices/{token}/{index}/events"): _READS,
+    ("GET", "/v1/topic/{topic}/events"): _READS,
     ("GET", "/v1/topics"): Need((METRICS,)),
     ("GET", "/v1/topics/{topic}"): Need((CONSUME, PRODUCE, ADMIN), _topic),
     ("PUT", "/v1/topics/{topic}"): Need((ADMIN,), _topic),
