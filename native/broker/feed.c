@@ -41,7 +41,7 @@ static struct feed_body *body_make(struct feeds *feeds, const char *id, size_t i
 }
 
 /* The id of the last event before `at`, else of the place where the text begins. */
-static const uint8_t *body_place(const struct feed_body *body, uint32_t at, size_t *len)
+static const uint8_t *body_id(const struct feed_body *body, uint32_t at, size_t *len)
 {
     /* Lines of data begin otherwise, and have no breaks in them. */
     for (uint32_t line = at; line-- > body->id_len;) {
@@ -269,19 +269,19 @@ void hearer_write(struct conn *conn, const uint8_t *bytes, size_t len)
     access_charge(conn, len);
 }
 
-bool hearer_join(struct conn *conn, uint32_t number, uint64_t place)
+bool hearer_join(struct conn *conn, uint32_t number, uint64_t from)
 {
     struct feed *feed = feed_at(conn_reactor(conn), number);
     struct hearer *hearer = client_of(conn)->hearer;
     assert(hearer != NULL && hearer->feed == NULL);
-    if (feed == NULL || place < feed->first->base || place > feed_end(feed))
+    if (feed == NULL || from < feed->first->base || from > feed_end(feed))
         return false;
     struct feed_body *body = feed->first;
-    while (body->next != NULL && place >= body->next->base)
+    while (body->next != NULL && from >= body->next->base)
         body = body->next;
     body->refs++;
     hearer->body = body;
-    hearer->at = body->id_len + (uint32_t)(place - body->base);
+    hearer->at = body->id_len + (uint32_t)(from - body->base);
     assert(hearer->at <= body->len);
     hearer->feed = feed;
     hearer->tells = false;
@@ -361,20 +361,24 @@ static void serve(struct reactor *reactor, struct hearer *hearer)
 {
     struct feed_body *body = hearer->body;
     list_take(hearer->feed, hearer);
-    if (hearer->at == body->len && body->dropped) {
+    const struct feed *feed = hearer->feed;
+    struct feed_body *next = body->next;
+    if (body->dropped && feed->first->base == body->base + (body->len - body->id_len))
+        next = feed->first; /* only just */
+    if (hearer->at == body->len && next == NULL) {
         size_t len;
-        const uint8_t *id = body_place(body, hearer->at, &len);
+        assert(body->dropped);
+        const uint8_t *id = body_id(body, hearer->at, &len);
         tell(hearer, HEARER_BEHIND, id, len);
         leave_feed(hearer);
         return;
     }
     if (hearer->at == body->len) {
-        assert(body->next != NULL);
-        body->next->refs++;
-        hearer->body = body->next;
-        hearer->at = body->next->id_len;
+        next->refs++;
+        hearer->body = next;
+        hearer->at = next->id_len;
         body_drop(body);
-        body = hearer->body;
+        body = next;
     }
     const uint32_t len = body->len - hearer->at;
     assert(len > 0);

@@ -1,6 +1,6 @@
 /* feed: what many listeners hear, rendered once; and a listener, which is a connection and a place.
  *
- * A feed's text lies in bodies that are counted: the feed holds one reference to each of its newest,
+ * A feed's text lies in bodies that are counted: the feed holds a reference to each of its newest,
  * a listener one to the body of its place, and each piece that is being sent one. Nothing is copied
  * for a listener. Those whose place is in a body that the feed has dropped send the rest of it, and
  * then are behind: the upper layer reads for them, until it lets them join again. */
@@ -12,7 +12,7 @@
 #define FEEDS_MAX 256u             /* of a worker */
 #define FEED_BYTES (256u << 10)    /* of the newest text, that a feed keeps */
 #define FEED_BODY_BYTES (32u << 10)
-#define FEEDS_BYTES_MAX (64u << 20) /* of all bodies, those that only slow listeners hold included */
+#define FEEDS_BYTES_MAX (64u << 20) /* of all bodies, also those that only slow listeners hold */
 #define FEED_ID_BYTES_MAX 2048u    /* an id of an event, and of a place */
 #define HEARERS_PER_TURN 64u       /* are served in one turn of the loop; then others have theirs */
 #define HEARERS_ENDED_AT_ONCE 16u  /* when there is no room; closing costs the kernel much */
@@ -88,7 +88,7 @@ bool hearer_begin(struct conn *conn, uint64_t request);
 void hearer_write(struct conn *conn, const uint8_t *bytes, size_t len);
 /* It is given the feed's text from here on, which is an end of an event. False: that is not there
  * any more. */
-bool hearer_join(struct conn *conn, uint32_t number, uint64_t place);
+bool hearer_join(struct conn *conn, uint32_t number, uint64_t from);
 /* What was sent by itself is told as sent when it is. */
 void hearer_tended(struct conn *conn);
 void hearer_beat(struct conn *conn, int64_t now_ms);

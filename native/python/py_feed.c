@@ -123,14 +123,14 @@ static PyObject *Reactor_stream_write(PyObject *self, PyObject *args)
 static PyObject *Reactor_stream_join(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
-    unsigned long long request, place;
+    unsigned long long request, from;
     unsigned number;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "KIK", &request, &number, &place))
+    if (reactor == NULL || !PyArg_ParseTuple(args, "KIK", &request, &number, &from))
         return NULL;
     struct conn *conn = heard_by(reactor, request);
     if (conn == NULL || client_of(conn)->hearer->feed != NULL)
         Py_RETURN_FALSE;
-    return PyBool_FromLong(hearer_join(conn, number, place));
+    return PyBool_FromLong(hearer_join(conn, number, from));
 }
 
 static PyObject *Reactor_stream_end(PyObject *self, PyObject *args)
@@ -151,7 +151,7 @@ PyMethodDef reactor_feed_methods[] = {
     {"feed_close", Reactor_feed_close, METH_VARARGS,
      "feed_close(feed): its listeners' connections end."},
     {"feed_push", Reactor_feed_push, METH_VARARGS,
-     "feed_push(feed, id_before, text) -> (where its text begins, and ends), or None: no room now."},
+     "feed_push(feed, id_before, text) -> (where its text begins, and ends); None: no room now."},
     {"stream", Reactor_stream, METH_VARARGS,
      "stream(request_id, headers) -> whether it listens now; else gone, or its turn is to come."},
     {"stream_write", Reactor_stream_write, METH_VARARGS,

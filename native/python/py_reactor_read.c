@@ -449,10 +449,12 @@ static PyObject *Reactor_log_state(PyObject *self, PyObject *none)
 
 static PyObject *Reactor_stats(PyObject *self, PyObject *none)
 {
+    static const struct feeds none_yet;
     struct reactor *reactor = reactor_of(self);
     if (reactor == NULL)
         return NULL;
     const struct log *log = reactor->log;
+    const struct feeds *feeds = reactor->feeds != NULL ? reactor->feeds : &none_yet;
     const struct tls_figures *known = tls_figures(&reactor->loop);
     const struct tls_figures tls = known != NULL ? *known : (struct tls_figures){0};
     const struct {
@@ -464,10 +466,8 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"control_requests", reactor->control_requests},
         {"problems", reactor->problems},
         {"over_quota", reactor->over_quota},
-        {"feeds", reactor->feeds != NULL ? reactor->feeds->count : 0},
-        {"feed_bytes", reactor->feeds != NULL ? reactor->feeds->bytes : 0},
-        {"listeners", reactor->feeds != NULL ? reactor->feeds->hearers : 0},
-        {"listener_bytes_out", reactor->feeds != NULL ? reactor->feeds->heard_bytes : 0},
+        {"feeds", feeds->count}, {"feed_bytes", feeds->bytes},
+        {"listeners", feeds->hearers}, {"listener_bytes_out", feeds->heard_bytes},
         {"connections", reactor->loop.conn_count},
         {"connections_total", reactor->loop.connections_total},
         {"aborted_requests", reactor->aborted},

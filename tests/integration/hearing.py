@@ -2,9 +2,11 @@
 
 import http.client
 import json
+import socket
 import ssl
 import threading
 import time
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 SECONDS = 60.0
@@ -45,6 +47,7 @@ class Listening:
         if last is not None:
             sent["Last-Event-ID"] = last
         self._connection.request("GET", path, headers=sent)
+        self._socket = self._connection.sock  # The response takes it, and a reader is inside.
         self._response = self._connection.getresponse()
         self.status = self._response.status
         self.headers = {name.lower(): value for name, value in self._response.getheaders()}
@@ -52,6 +55,7 @@ class Listening:
         self.comments = 0
         self.body = b""
         self.ended = threading.Event()
+        self._thread: threading.Thread | None = None
         if self.status != 200:
             self.body = self._response.read()
             self.close()
@@ -89,8 +93,12 @@ class Listening:
 
     def close(self) -> None:
         """Hang up."""
-        self._connection.close()
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if self._thread is not None:
+            self._thread.join(SECONDS)
         self._response.close()
+        self._connection.close()
 
 
 def until(condition: Any, seconds: float = SECONDS) -> None:

@@ -82,7 +82,7 @@ class StreamsLike(Protocol):
         """Hang up."""
 
 
-class Piece(NamedTuple):
+class Rendered(NamedTuple):
     """Lines of events of one generation, and the place behind them."""
 
     lines: bytes
@@ -107,7 +107,7 @@ class Feed:
         self.moved = asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
 
-    def text(self, number: int, places: dict[int, Place], piece: Piece) -> bytes:
+    def text(self, number: int, places: dict[int, Place], piece: Rendered) -> bytes:
         """The piece as events; `places` are those of all slices before it."""
         before, behind = around(places, number) if self.whole else ("", "")
         epoch = piece.after.epoch
@@ -173,7 +173,7 @@ class Feeds:
         """Where the slice ends now."""
         return await self.place(topic, number, "latest")
 
-    async def read(self, feed: Feed, number: int, offset: int, stop: int) -> list[Piece] | int:
+    async def read(self, feed: Feed, number: int, offset: int, stop: int) -> list[Rendered] | int:
         """Some events from there on, rendered; else the worker at which to wait for them."""
         args = {
             "topic": feed.topic,
@@ -196,7 +196,7 @@ class Feeds:
                     lines, after = _native.render_ndjson(run.chunks, at, end, run.token, TEXT_BYTES)
                     if after <= at:
                         break
-                    pieces.append(Piece(lines, at, Place(run.epoch, after)))
+                    pieces.append(Rendered(lines, at, Place(run.epoch, after)))
                     at = after
             return pieces
         finally:
@@ -239,7 +239,7 @@ class Feeds:
         if not woken and asyncio.get_running_loop().time() - began < RETRY_S:
             await asyncio.sleep(RETRY_S)
 
-    async def _push(self, feed: Feed, number: int, piece: Piece) -> bool:
+    async def _push(self, feed: Feed, number: int, piece: Rendered) -> bool:
         for _ in range(ROOM_TRIES):
             # In one go: other slices of the feed go on meanwhile.
             text = feed.text(number, feed.places, piece)
