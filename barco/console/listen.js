@@ -16,7 +16,7 @@ async function listTopics() {
   if (!answer.ok) return;
   const { topics } = await answer.json();
   at("topics").replaceChildren(
-    ...topics.map((topic) => Object.assign(document.createElement("option"), { value: topic.name ?? topic.topic })),
+    ...topics.map((topic) => Object.assign(document.createElement("option"), { value: topic.topic })),
   );
 }
 
@@ -90,3 +90,8 @@ at("bar").addEventListener("submit", (event) => {
   void listTopics();
 });
 void listTopics();
+if (location.hash.length > 1) {
+  at("topic").value = decodeURIComponent(location.hash.slice(1));
+  at("from").value = "earliest";
+  void listen(at("topic").value, "earliest");
+}

@@ -1,5 +1,5 @@
 /* Feeds and listeners, over real sockets: what is pushed is heard by each, once and in order; what
- * a slow one still sends is not freed; who falls behind is told where; and all of it has a bound. */
+ * a slow one still sends is not freed; who falls behind is told where; all of it has a bound. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>

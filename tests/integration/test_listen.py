@@ -1,6 +1,7 @@
 """Server-sent events of one broker: every event once, in order, and on from any id."""
 
 import json
+import random
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from running import RunningBroker, key_of
 TOKEN = "-9223372036854775808"
 SLICE = f"/v1/topic/t/slices/{TOKEN}/5/events"
 WHOLE = "/v1/topic/t/events"
+JSON, BYTES = "application/json", "application/octet-stream"
 
 
 @pytest.fixture
@@ -187,3 +189,32 @@ def test_a_stop_ends_them_and_the_ids_go_on(broker: RunningBroker) -> None:
     fill(broker, 4, 2)
     with closing(Listening("127.0.0.1", broker.port(), SLICE, heard.heard[1].id)) as again:
         assert again.values(3) == [3, 4, 5]
+
+
+def test_who_was_away_while_retention_passed_is_told(broker: RunningBroker) -> None:
+    """Nothing is left out in silence: the id is refused, with the first place that is left."""
+    settings = {"body": b'{"retentionBytes": 400000}', "headers": {"Content-Type": JSON}}
+    assert broker.request("PUT", "/v1/topics/t", **settings).status == 201
+    ids = {}
+    for path in (SLICE, WHOLE):
+        with closing(Listening("127.0.0.1", broker.port(), path)) as heard:
+            fill(broker, 0, 2)
+            heard.values(2)
+            ids[path] = heard.heard[0].id
+    rng = random.Random(5)
+    for _ in range(20):
+        broker.produce("t", rng.randbytes(9000), key=key_of(broker, "t", 5), kind=BYTES)
+    assert broker.stop() == 0
+    broker.restart()  # Retention looks at once then.
+    for path, last in ids.items():
+
+        def again(path: str = path, last: str = last) -> Listening:
+            with closing(Listening("127.0.0.1", broker.port(), path, last)) as found:
+                return found
+
+        until(lambda again=again: again().status == 410)
+        problem = json.loads(again().body)
+        assert problem["type"].endswith("cursor-expired") and problem["earliest"]
+    with closing(Listening("127.0.0.1", broker.port(), f"{WHOLE}?from=earliest")) as heard:
+        heard.values(1)
+        assert int(heard.heard[0].line["offset"]) > 4

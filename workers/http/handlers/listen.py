@@ -1,6 +1,7 @@
 """Listening: the events of a slice, or of a topic, as they come (server-sent events)."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,6 +32,8 @@ BEGIN_TRIES, BEGIN_PAUSE_S = 100, 0.02
 
 GONE, SENT, BEHIND = range(3)
 """News of a listener, as the core counts them (HEARER_GONE, ...)."""
+
+_log = logging.getLogger("barco.http")
 
 _NOT_HERE = ("to", "waitMs", "maxBytes", "columns")
 
@@ -179,6 +182,8 @@ class Listen:
                     await self._catch_up_slice(number, listener, places, each, aim[each].offset)
         except BarcoError:
             pass  # It comes back with its id, and is told then what is wrong.
+        except Exception:  # noqa: BLE001 - nobody else would see it; the listener goes on waiting.
+            _log.exception("a listener of %s failed", feed.topic)
         streams.stream_end(number)
 
     async def _catch_up_slice(
@@ -222,8 +227,12 @@ class Listen:
 
     def users_changed(self, still: Callable[[Request], bool]) -> None:
         """Those who may not hear any more what they asked for are ended."""
+        known: dict[tuple[str | None, str], bool] = {}
         for number, listener in list(self._listeners.items()):
-            if self._streams is not None and not still(listener.request):
+            key = (listener.request.header("authorization"), listener.feed.topic)
+            if key not in known:
+                known[key] = still(listener.request)
+            if self._streams is not None and not known[key]:
                 self._streams.stream_end(number)
 
     async def close(self) -> None:
