@@ -525,35 +525,23 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
     return dict;
 }
 
+/* barco/_native.pyi says what they do. */
 PyMethodDef reactor_read_methods[] = {
-    {"tail_read", Reactor_tail_read, METH_VARARGS,
-     "tail_read(topic, slice, from_offset, max_bytes, lend, columns=-1, to_offset=max) -> "
-     "([chunks back to back], next, stable end) | None."},
-    {"locate", Reactor_locate, METH_VARARGS,
-     "locate(topic, slice, from_offset, max_chunks, max_bytes) -> "
-     "[(segment, file offset, bytes, base, "
-     "count)]."},
-    {"locate_timestamp", Reactor_locate_timestamp, METH_VARARGS,
-     "locate_timestamp(topic, slice, timestamp_us) -> offset | None."},
-    {"locate_appended", Reactor_locate_appended, METH_VARARGS,
-     "locate_appended(topic, slice, time_us by the log's clock) -> offset | None."},
-    {"streams", Reactor_streams, METH_VARARGS,
-     "streams(topic=None) -> [(topic, slice, start offset, stable end, highest timestamp)]."},
-    {"stream_ends", Reactor_stream_ends, METH_VARARGS,
-     "stream_ends(topic, slice) -> (start offset, stable end) | None."},
-    {"compacted", Reactor_compacted, METH_VARARGS, "compacted(topic) -> [(key, last value)]."},
-    {"shard_slices", Reactor_shard_slices, METH_NOARGS, "shard_slices() -> (first, how many)."},
-    {"topic_set", Reactor_topic_set, METH_VARARGS,
-     "topic_set(topic, exists, compression=None, any_time=False). None: as the options say."},
-    {"time_plausible", Reactor_time_plausible, METH_O,
-     "time_plausible(timestamp_us): whether it is near enough to now for a producer's."},
-    {"truncate_stream", Reactor_truncate_stream, METH_VARARGS,
-     "truncate_stream(topic, slice, start_offset)."},
-    {"export_index", Reactor_export_index, METH_VARARGS, "export_index(segment) -> sidecar body."},
-    {"segment_summary", Reactor_segment_summary, METH_VARARGS,
-     "segment_summary(segment) -> the fields of a SegmentSummary."},
-    {"drop_index", Reactor_drop_index, METH_VARARGS, "drop_index(segment)."},
-    {"log_state", Reactor_log_state, METH_NOARGS, "Positions of the open generation."},
-    {"stats", Reactor_stats, METH_NOARGS, "Counters since start and gauges."},
+    {"tail_read", Reactor_tail_read, METH_VARARGS, NULL},
+    {"locate", Reactor_locate, METH_VARARGS, NULL},
+    {"locate_timestamp", Reactor_locate_timestamp, METH_VARARGS, NULL},
+    {"locate_appended", Reactor_locate_appended, METH_VARARGS, NULL},
+    {"streams", Reactor_streams, METH_VARARGS, NULL},
+    {"stream_ends", Reactor_stream_ends, METH_VARARGS, NULL},
+    {"compacted", Reactor_compacted, METH_VARARGS, NULL},
+    {"shard_slices", Reactor_shard_slices, METH_NOARGS, NULL},
+    {"topic_set", Reactor_topic_set, METH_VARARGS, NULL},
+    {"time_plausible", Reactor_time_plausible, METH_O, NULL},
+    {"truncate_stream", Reactor_truncate_stream, METH_VARARGS, NULL},
+    {"export_index", Reactor_export_index, METH_VARARGS, NULL},
+    {"segment_summary", Reactor_segment_summary, METH_VARARGS, NULL},
+    {"drop_index", Reactor_drop_index, METH_VARARGS, NULL},
+    {"log_state", Reactor_log_state, METH_NOARGS, NULL},
+    {"stats", Reactor_stats, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -99,6 +99,8 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
         {"produces"},
     ),
     ("PUT", "/v1/writes/{writer}/{batch}"): ("/v1/writes/w/0", "", COMMIT, {"produces"}),
+    ("GET", "/v1/writes/{writer}"): ("/v1/writes/w", "", None, {"produces", "elsewhere"}),
+    ("DELETE", "/v1/writes/{writer}"): ("/v1/writes/w", "", None, {"produces", "elsewhere"}),
     ("GET", "/v1/writes/{writer}/{batch}"): (
         *("/v1/writes/w/0", "", None),
         {"produces", "elsewhere"},

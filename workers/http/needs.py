@@ -89,6 +89,8 @@ NEEDS = {
     ("PUT", "/v1/groups/{group}/positions"): Need((CONSUME,), _moved),
     ("PUT", "/v1/writes/{writer}/{batch}/staged"): Need((PRODUCE,), _staged),
     ("PUT", "/v1/writes/{writer}/{batch}"): Need((PRODUCE,), _written),
+    ("GET", "/v1/writes/{writer}"): Need((PRODUCE,)),
+    ("DELETE", "/v1/writes/{writer}"): Need((PRODUCE,)),
     ("GET", "/v1/writes/{writer}/{batch}"): Need((PRODUCE,)),
     ("DELETE", "/v1/writes/{writer}/{batch}"): Need((PRODUCE,)),
     ("GET", "/v1/users"): Need((USERS,)),

@@ -171,7 +171,7 @@ _GROUPS = (
                 "properties": {
                     "topic": {"type": "string"},
                     "to": {
-                        "description": "earliest, latest, timestamp:<µs> or cursors by slice.",
+                        "description": "earliest, latest, timestamp:<µs>, a time, or cursors.",
                         "oneOf": [
                             {"type": "string"},
                             {
@@ -192,6 +192,7 @@ _GROUPS = (
         answers={
             200: "The new positions, durable.",
             400: "The body is wrong.",
+            404: "No such topic.",
             415: "The body is not JSON.",
         },
     ),

@@ -38,7 +38,11 @@ _EVENTS = Route(
     "text/event-stream (where Accept has it): as they come, until the client hangs up.",
     "read",
     (
-        Parameter("from", "A cursor, earliest (else), latest (a stream: else) or timestamp:<µs>."),
+        Parameter(
+            "from",
+            "A cursor, earliest (else), latest (a stream: else), timestamp:<µs> or a time "
+            "(2026-01-31T12:00:00Z).",
+        ),
         Parameter("to", "Where to stop, in the same words; else at the end."),
         MAX_BYTES,
         WAIT,
@@ -76,7 +80,7 @@ _TOPIC = Route(
     "Events of all slices of a topic as they come, until the client hangs up.",
     "read",
     (
-        Parameter("from", "An id, earliest, latest (else) or timestamp:<µs>."),
+        Parameter("from", "An id, earliest, latest (else), timestamp:<µs> or a time."),
         _LAST_ID,
     ),
     answers={

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -34,6 +35,9 @@ GONE, SENT, BEHIND = range(3)
 """News of a listener, as the core counts them (HEARER_GONE, ...)."""
 
 _log = logging.getLogger("barco.http")
+
+_LISTED = re.compile(r"[0-9]+\.", re.ASCII)
+"""How ids of topics begin, and no time does."""
 
 _NOT_HERE = ("to", "waitMs", "maxBytes", "columns")
 
@@ -97,7 +101,7 @@ class Listen:
             raise NotReadyError("Nobody can listen yet.")
         begin = request.header("last-event-id") or request.value("from") or "latest"
         places = await self._places(feeds, topic, numbers, begin, whole=whole)
-        if not await self._read.exists(topic):
+        if not await self._context.topic_exists(topic):
             raise TopicNotFoundError(f"There is no topic {topic}.")
         headers = (
             ("Content-Type", EVENT_STREAM),
@@ -131,17 +135,18 @@ class Listen:
         """Where to begin; None: where the feed is."""
         if begin == "latest":
             return None
-        if begin == "earliest" or begin.startswith("timestamp:"):
-            wanted: dict[int, str | int] = dict.fromkeys(numbers, parse_place(begin))
-            given = None
-        elif whole:
+        given: dict[int, Place] | None = None
+        if whole and _LISTED.match(begin):
             given = parse_listed(begin, numbers)
             # Of a slice that had no events nothing was missed but what retention took.
-            wanted = {n: at.offset or "earliest" for n, at in given.items()}
+            wanted: dict[int, str | int] = {n: at.offset or "earliest" for n, at in given.items()}
         else:
-            cursor = parse_cursor(begin)
-            given = {numbers[0]: Place(cursor.epoch, cursor.offset)}
-            wanted = {numbers[0]: cursor.offset}
+            place = parse_place(begin)
+            wanted = dict.fromkeys(numbers, place)
+            if isinstance(place, int) and whole:
+                raise RequestError("A topic is heard on from the id of one of its events.")
+            if isinstance(place, int):
+                given = {numbers[0]: Place(parse_cursor(begin).epoch, place)}
         asked = (feeds.place(topic, number, at) for number, at in wanted.items())
         found = dict(zip(wanted, await asyncio.gather(*asked), strict=True))
         if given is None:
