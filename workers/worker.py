@@ -96,6 +96,7 @@ class Worker:
             self._service, siblings=self._network.siblings, supervisor=self._supervision
         )
         self._app.shed_by(reactor.shed)
+        self._app.listen.by(reactor)
         self._requests: dict[int, asyncio.Task[None]] = {}
         self._endings = Endings(reactor.connected)
         self._background: set[asyncio.Task[None]] = set()
@@ -103,6 +104,7 @@ class Worker:
         self._upcalls: dict[str, Callable[[Upcall], object]] = {
             "request": self._request,
             "aborted": self._aborted,
+            "hearer": lambda upcall: self._app.listen.hear(*upcall[1:]),
             "appended": self._service.upcall,
             "stable": self._service.upcall,
             "io_error": lambda upcall: self._fatal(f"the log cannot be written: {upcall[1]}"),
@@ -227,6 +229,7 @@ class Worker:
         self._app.close("The broker is stopping.")
         self._service.staging.stop()
         self._reactor.drain()
+        await self._app.listen.close()
         for task in self._requests.values():
             if self._app.interruptible(task):
                 task.cancel()
@@ -289,6 +292,7 @@ class Worker:
         self._tell_refusals()  # By the numbers of the last table.
         self._reactor.set_access(table.for_core())
         self._app.audit.users = list(table.users)
+        self._app.users_changed()
 
     def _tell_refusals(self) -> None:
         if self._service.access.required:
@@ -379,6 +383,11 @@ class Worker:
             response = await self._app.handle(method, path, query, headers, body)
         except asyncio.CancelledError:
             response = problem_response(NotReadyError("The broker is stopping."))
+        if response.stream is not None:
+            begun = await response.stream(number)
+            if begun is None:
+                return
+            response = begun
         answer = response.body
         if response.written is not None:
             answer = self._endings.watched(answer, number, response.written)

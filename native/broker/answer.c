@@ -445,6 +445,20 @@ size_t answer_refusal(const struct reactor *reactor, uint16_t problem, char *out
     return used < 0 ? 0 : (size_t)used < capacity ? (size_t)used : capacity - 1;
 }
 
+/* It ends with the connection. */
+static void render_stream(struct conn *conn, struct slot *slot)
+{
+    char head[256];
+    const int used = snprintf(head, sizeof head, "HTTP/1.1 %u %s\r\n", slot->status,
+                              reason(slot->status));
+    assert(slot->first != NULL && slot->first->next == NULL);
+    conn_write(conn, head, (size_t)used);
+    conn_write(conn, slot->first->bytes, slot->first->len);
+    slot->close = true;
+    char *at = put_tail(head, conn, slot);
+    conn_write(conn, head, (size_t)(at - head));
+}
+
 static void render_python(struct conn *conn, const struct slot *slot)
 {
     char head[256];
@@ -499,6 +513,7 @@ void answer_render(struct conn *conn, struct slot *slot)
     case SLOT_PRODUCED: render_produced(conn, slot); break;
     case SLOT_DUPLICATE: render_duplicate(conn, slot); break;
     case SLOT_PROBLEM: render_problem(conn, slot); break;
+    case SLOT_STREAM: render_stream(conn, slot); break;
     default:
         render_python(conn, slot);
         move_body(conn, slot);

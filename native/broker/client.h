@@ -12,7 +12,7 @@
 #define CONTROL_PIPELINED_MAX 8u /* of one connection; then reading stops */
 
 enum conn_state { STATE_HEAD, STATE_BODY, STATE_CHUNKED, STATE_DISCARD, STATE_LINGER };
-enum slot_kind { SLOT_OPEN, SLOT_PRODUCED, SLOT_DUPLICATE, SLOT_PROBLEM, SLOT_PYTHON };
+enum slot_kind { SLOT_OPEN, SLOT_PRODUCED, SLOT_DUPLICATE, SLOT_PROBLEM, SLOT_PYTHON, SLOT_STREAM };
 
 /* The turn of one answer in the order of its connection's requests. */
 struct slot {
@@ -29,7 +29,7 @@ struct slot {
     uint32_t held;      /* bytes of the body that the upper layer has */
     uint64_t expected;  /* sequence, for a gap; of a slice, for 421; line number */
     struct asked *asked; /* control: it waits to be given up, see control.c */
-    struct output *first, *last; /* SLOT_PYTHON, rendered */
+    struct output *first, *last; /* SLOT_PYTHON, rendered; SLOT_STREAM: its headers */
 };
 
 struct request {
@@ -44,11 +44,13 @@ struct request {
     struct http1_chunked chunked;
 };
 
+struct hearer;
 struct shown;
 
 struct client {
     struct guest guest;
     uint8_t state;
+    bool streaming; /* its last answer has no end */
     bool asks; /* its last request was one for the upper layer */
     size_t head_seen;
     struct request request;
@@ -57,6 +59,7 @@ struct client {
     uint32_t control_open; /* slots that are or were the upper layer's */
     uint32_t slot_capacity, slot_first, slot_end; /* numbers of the oldest and the next slot */
     struct shown *shown; /* who has it, see access.c; NULL: nobody was asked */
+    struct hearer *hearer; /* it listens, and asks for nothing more; see feed.h */
     uint8_t host_len;
     char host[64]; /* the last one that was found to be ours */
 };
@@ -91,7 +94,7 @@ static inline bool client_paused(const struct conn *conn)
     const struct client *client = client_of(conn);
     if (client->state != STATE_HEAD)
         return conn->blocked;
-    return conn->blocked || client->guest.prev_yielded != NULL ||
+    return conn->blocked || client->hearer != NULL || client->guest.prev_yielded != NULL ||
            client->slot_end - client->slot_first >= SLOTS_MAX ||
            client->control_open >= CONTROL_PIPELINED_MAX || conn->out_bytes > OUTPUT_PAUSE_BYTES;
 }

@@ -25,6 +25,7 @@
 
 struct access;
 struct asked;
+struct feeds;
 struct guest;
 struct host;
 struct refusals;
@@ -64,18 +65,22 @@ struct part {
 enum upcall_kind {
     UPCALL_REQUEST, UPCALL_ABORTED, UPCALL_APPENDED, UPCALL_SEGMENT_WANTED, UPCALL_SEGMENT_SEALED,
     UPCALL_STABLE, UPCALL_IO_ERROR, UPCALL_PEER_CLOSED, UPCALL_BUILT, UPCALL_LANDED,
-    UPCALL_FRAME, UPCALL_REPLICA_CLOSED, UPCALL_SETTLED
+    UPCALL_FRAME, UPCALL_REPLICA_CLOSED, UPCALL_SETTLED, UPCALL_HEARER
 };
+
+/* What is told of a listener, see feed.h. */
+enum hearer_news { HEARER_GONE, HEARER_SENT, HEARER_BEHIND };
 
 /* What run() returns to Python, a few per group at most. */
 struct upcall {
     uint8_t kind;
     uint64_t id;             /* request id, tag, segment, gseq, worker or errno */
-    uint8_t *head;           /* UPCALL_REQUEST, and UPCALL_FRAME with its group: owned */
+    uint8_t *head;           /* UPCALL_REQUEST, UPCALL_FRAME with its group, UPCALL_HEARER's id:
+                              * owned */
     uint32_t head_len;       /* without the group */
     struct body *body;       /* UPCALL_REQUEST: owned, may be NULL */
     struct part part;        /* UPCALL_APPENDED */
-    uint16_t status;         /* the same, as HTTP has it */
+    uint16_t status;         /* the same, as HTTP has it; UPCALL_HEARER: its news */
     uint64_t pos;            /* UPCALL_BUILT: where the group lies; UPCALL_LANDED: its epoch */
     uint32_t bytes, prev_crc, header_crc;
 };
@@ -155,6 +160,7 @@ struct reactor {
     struct access *access; /* who may produce what; NULL: nobody is asked */
     struct shown *shown; /* of all connections that showed something, see access.c */
     struct refusals *refusals; /* told in the log; NULL as long as access is */
+    struct feeds *feeds; /* what listeners hear; NULL: nobody has listened yet */
     struct host *hosts; /* names and origins besides addresses and localhost; NULL: any */
     struct guest *yielded, **yielded_end; /* whose requests are refused, see shed.c */
     int64_t refused_us;                  /* when they had a turn */

@@ -8,6 +8,7 @@
 
 #include "base/urgent.h"
 #include "broker/access.h"
+#include "broker/feed.h"
 #include "format/format.h"
 #include "log/clock.h"
 #include "loop/send.h"
@@ -162,6 +163,7 @@ void reactor_free(struct reactor *reactor)
     tls_free(&reactor->loop);
     seal_drop(reactor->intake.answer_seal);
     admit_free(reactor);
+    feeds_free(reactor);
     for (uint32_t i = 0; i < reactor->upcall_count; i++) {
         free(reactor->upcalls[i].head);
         if (reactor->upcalls[i].body != NULL)
@@ -318,6 +320,9 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
     const int64_t refuse_ns = refuse_in_us(reactor) * 1000;
     if (refuse_ns < timeout_ns)
         timeout_ns = refuse_ns;
+    const int64_t hear_ns = hearers_in_us(reactor) * 1000;
+    if (hear_ns < timeout_ns)
+        timeout_ns = hear_ns;
     const int64_t shake_ns = tls_in_us(&reactor->loop) * 1000;
     if (shake_ns < timeout_ns)
         timeout_ns = shake_ns;
@@ -337,6 +342,8 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
         resume_yielded(reactor);
         loop_tend(&reactor->loop);
     }
+    if (hearers_serve(reactor))
+        loop_tend(&reactor->loop);
     shed_held(reactor);
     if (reactor->log->queue != NULL)
         pump(reactor);
@@ -424,6 +431,7 @@ void reactor_drain(struct reactor *reactor)
         if (is_guest(conn) && conn->in_len == 0 && conn->out_first == NULL &&
             conn->protocol->engaged(conn) < ENGAGED_LEAVES)
             conn_close(conn);
+    hearers_end(reactor);
 }
 
 bool reactor_idle(const struct reactor *reactor)

@@ -12,6 +12,7 @@
 #include "broker/control.h"
 #include "broker/dispatch.h"
 #include "broker/encoded.h"
+#include "broker/feed.h"
 #include "broker/host.h"
 #include "broker/produce_head.h"
 #include "broker/refusals.h"
@@ -573,6 +574,8 @@ static void client_deadline(struct conn *conn, int64_t now_ms)
         time_out(conn, PROBLEM_TIMEOUT);
     } else if (client->state == STATE_DISCARD && age > SEND_DEADLINE_MS) {
         conn_close(conn); /* the refusal was sent long ago, its body never came */
+    } else if (client->hearer != NULL) {
+        hearer_beat(conn, now_ms);
     } else if (client->state == STATE_HEAD && has_no_slots(conn) && age > IDLE_DEADLINE_MS) {
         conn_close(conn);
     }
@@ -587,14 +590,15 @@ static enum engaged client_engaged(const struct conn *conn)
     const struct client *client = client_of(conn);
     if (client->state == STATE_LINGER)
         return ENGAGED_LEAVES;
-    if (client->state != STATE_HEAD || !has_no_slots(conn))
+    if (client->state != STATE_HEAD || !has_no_slots(conn) || client->hearer != NULL)
         return ENGAGED;
     return client->slot_end == 0 ? ENGAGED_NEVER : ENGAGED_NOT;
 }
 
 static size_t client_holds(const struct conn *conn)
 {
-    return client_of(conn)->slot_capacity * sizeof(struct slot);
+    return client_of(conn)->slot_capacity * sizeof(struct slot) +
+           (client_of(conn)->hearer != NULL ? sizeof(struct hearer) : 0);
 }
 
 static size_t client_turned_away(const struct loop *loop, char *out, size_t capacity)
@@ -611,6 +615,8 @@ static void client_opened(struct conn *conn)
 
 static void client_tended(struct conn *conn)
 {
+    if (client_of(conn)->hearer != NULL)
+        hearer_tended(conn);
     if (conn->out_first != NULL || !has_no_slots(conn))
         return;
     if (conn->peer_eof)
@@ -624,7 +630,7 @@ static void client_half_closed(struct conn *conn)
 {
     const uint8_t state = client_of(conn)->state;
     if ((has_no_slots(conn) && conn->out_first == NULL) || state == STATE_BODY ||
-        state == STATE_CHUNKED) {
+        state == STATE_CHUNKED || client_of(conn)->hearer != NULL) {
         conn_close(conn);
         return;
     }
@@ -636,6 +642,8 @@ static void client_half_closed(struct conn *conn)
 static void client_closed(struct conn *conn)
 {
     admit_gone(guest_of(conn));
+    if (client_of(conn)->hearer != NULL)
+        hearer_closed(conn);
     access_forget(conn);
     conn_abandoned(conn);
 }
@@ -644,6 +652,8 @@ static void client_freed(struct conn *conn)
 {
     struct client *client = client_of(conn);
     guest_unyield(guest_of(conn));
+    if (client->hearer != NULL)
+        hearer_closed(conn); /* the loop ends with it */
     request_clear(&client->request);
     for (uint32_t n = client->slot_first; n != client->slot_end; n++)
         slot_clear(conn, slot_at(client, n));

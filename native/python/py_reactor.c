@@ -228,7 +228,8 @@ static bool is_wanted(const struct http1_header *h)
 {
     return (h->name.len == 6 && strncasecmp(h->name.p, "accept", 6) == 0) ||
            (h->name.len == 12 && strncasecmp(h->name.p, "content-type", 12) == 0) ||
-           (h->name.len == 13 && strncasecmp(h->name.p, "authorization", 13) == 0);
+           (h->name.len == 13 && (strncasecmp(h->name.p, "authorization", 13) == 0 ||
+                                  strncasecmp(h->name.p, "last-event-id", 13) == 0));
 }
 
 static PyObject *headers_of(const struct http1_request *head)
@@ -285,6 +286,9 @@ static PyObject *upcall_tuple(struct upcall *up)
         return Py_BuildValue("(sKIK)", "landed", id, up->header_crc, (unsigned long long)up->pos);
     case UPCALL_FRAME: return frame_upcall(up);
     case UPCALL_REPLICA_CLOSED: return Py_BuildValue("(sK)", "replica_closed", id);
+    case UPCALL_HEARER:
+        return Py_BuildValue("(sKis#)", "hearer", id, (int)up->status, (const char *)up->head,
+                             (Py_ssize_t)up->head_len);
     case UPCALL_SETTLED: return Py_BuildValue("(s)", "settled");
     case UPCALL_IO_ERROR: return Py_BuildValue("(ss)", "io_error", strerror((int)id));
     default: return Py_BuildValue("(sK)", "peer_closed", id);
@@ -670,7 +674,7 @@ int py_reactor_init(PyObject *module)
     const PyMethodDef *const tables[] = {
         reactor_methods,        reactor_read_methods,   reactor_commit_methods,
         reactor_access_methods, reactor_intake_methods, reactor_replica_methods,
-        reactor_tls_methods,
+        reactor_tls_methods,    reactor_feed_methods,
     };
     int count = 0;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)

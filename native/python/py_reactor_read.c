@@ -4,6 +4,7 @@
 
 #include <limits.h>
 
+#include "broker/feed.h"
 #include "read/arrow.h"
 #include "format/format.h"
 #include "log/clock.h"
@@ -470,12 +471,19 @@ static PyObject *Reactor_log_state(PyObject *self, PyObject *none)
                          log->failed ? Py_True : Py_False, "clock_us", (long long)log->clock_us);
 }
 
+static const struct feeds *feeds_of(const struct reactor *reactor)
+{
+    static const struct feeds none_yet;
+    return reactor->feeds != NULL ? reactor->feeds : &none_yet;
+}
+
 static PyObject *Reactor_stats(PyObject *self, PyObject *none)
 {
     struct reactor *reactor = reactor_of(self);
     if (reactor == NULL)
         return NULL;
     const struct log *log = reactor->log;
+    const struct feeds *feeds = feeds_of(reactor);
     const struct tls_figures *known = tls_figures(&reactor->loop);
     const struct tls_figures tls = known != NULL ? *known : (struct tls_figures){0};
     const struct {
@@ -487,11 +495,12 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"control_requests", reactor->control_requests},
         {"problems", reactor->problems},
         {"over_quota", reactor->over_quota},
+        {"feeds", feeds->count}, {"feed_bytes", feeds->bytes}, {"listeners", feeds->hearers},
+        {"listener_bytes_out", feeds->heard_bytes},
         {"connections", reactor->loop.conn_count},
         {"connections_total", reactor->loop.connections_total},
         {"aborted_requests", reactor->aborted},
-        {"handed_out", reactor->handed_out},
-        {"handed_in", reactor->handed_in},
+        {"handed_out", reactor->handed_out}, {"handed_in", reactor->handed_in},
         {"duplicates", reactor->duplicates},
         {"body_bytes_in", reactor->bytes_in},
         {"bytes_out", reactor->loop.bytes_out},

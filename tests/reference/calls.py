@@ -75,6 +75,10 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
         *(PLACE, "", None),
         {"consumes", "elsewhere"},
     ),
+    ("GET", "/v1/topic/{topic}/events"): (
+        *("/v1/topic/t/events", "from=nowhere", None),  # Else it would not end.
+        {"consumes", "elsewhere"},
+    ),
     ("GET", "/v1/topics"): ("/v1/topics", "", None, {"measures"}),
     ("GET", "/v1/topics/{topic}"): (
         *("/v1/topics/t", "", None),

@@ -42,7 +42,10 @@ WHERE_IN_A_STREAM = {
     "barco/spark/read/reader.py",
     "barco/spark/read/stream.py",
     "workers/http/handlers/groups.py",
+    "workers/http/handlers/listen.py",
     "workers/http/handlers/read.py",
+    "workers/http/listening/feeds.py",
+    "workers/http/listening/places.py",
 }
 """Modules whose names say `place` as the glossary has it."""
 

@@ -26,6 +26,7 @@ from barco.workers.http.handlers.console import Console
 from barco.workers.http.handlers.consume import Consume
 from barco.workers.http.handlers.groups import GroupRoutes
 from barco.workers.http.handlers.growing import Growing
+from barco.workers.http.handlers.listen import Listen
 from barco.workers.http.handlers.read import Read
 from barco.workers.http.handlers.status import Status
 from barco.workers.http.handlers.topics import Topics
@@ -46,6 +47,8 @@ _ADMINISTRATION = ("/v1/topics", "/v1/groups", "/v1/topology", "/v1/users")
 
 NOBODY = User("")
 """Whoever asks for what is open: nothing is granted to nobody."""
+
+LISTENED = "/v1/topic/{topic}/events"
 
 _log = logging.getLogger("barco.http")
 
@@ -78,12 +81,15 @@ class App:
         self._over_quota = 0
         self.audit = Audit()
         """What is told of who was refused."""
-        status = Status(self._context, ROUTES)
+        status, read = Status(self._context, ROUTES), Read(self._context)
+        self.listen = Listen(self._context, read)
+        """Who listens; the core's part of it is given later."""
         parts = {
             "status": status,
             "console": Console(self._context, status),
             "consume": Consume(self._context),
-            "read": Read(self._context),
+            "read": read,
+            "listen": self.listen,
             "topics": Topics(self._context),
             "groups": GroupRoutes(self._context),
             "growing": Growing(self._context),
@@ -105,6 +111,22 @@ class App:
     def shed_by(self, shed: Callable[[int], object]) -> None:
         """Where answers wait for too long, `shed` closes who reads nothing, for so many bytes."""
         self._context.memory.shed = shed
+
+    def users_changed(self) -> None:
+        """Those who listen may not be granted any more what they hear."""
+        need = NEEDS["GET", LISTENED]
+
+        def still(request: Request) -> bool:
+            user = self._who(request.headers)
+            if user is None:
+                return False
+            try:
+                need.check(replace(request, user=user))
+            except BarcoError:
+                return False
+            return True
+
+        self.listen.users_changed(still)
 
     def open(self) -> None:
         """The shard is open: answer everything."""

@@ -80,6 +80,7 @@ NEEDS = {
     ("GET", "/v1/topic/{topic}/producers/{id}"): Need((PRODUCE,), _topic),
     ("GET", "/v1/topic/{topic}/slices"): Need((CONSUME, PRODUCE), _topic),
     ("GET", "/v1/topic/{topic}/slices/{token}/{index}/events"): _READS,
+    ("GET", "/v1/topic/{topic}/events"): _READS,
     ("GET", "/v1/topics"): Need((METRICS,)),
     ("GET", "/v1/topics/{topic}"): Need((CONSUME, PRODUCE, ADMIN), _topic),
     ("PUT", "/v1/topics/{topic}"): Need((ADMIN,), _topic),

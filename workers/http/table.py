@@ -3,9 +3,16 @@
 from dataclasses import replace
 
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
-from barco.workers.http.base.render import COLUMNS, CONSUME_FORMATS
+from barco.workers.http.base.render import CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
 from barco.workers.http.table_console import CONSOLE_ROUTES
+from barco.workers.http.table_events import (
+    EVENT_ROUTES,
+    MAX_BYTES,
+    RETRY_AFTER,
+    START,
+    WAIT,
+)
 from barco.workers.http.table_growing import GROWING_ROUTES
 from barco.workers.http.table_produce import PRODUCE
 from barco.workers.http.table_users import USER_ROUTES
@@ -25,17 +32,6 @@ _DELIVERY = Parameter(
     "Barco-Delivery of the last answer that arrived (empty: none did). What was in a later one is "
     "not committed, and sent again.",
 )
-_MAX_BYTES = Parameter(
-    "maxBytes",
-    "How much to return at most: 1 MiB if not given, 16 MiB at most. One event is always returned.",
-    "integer",
-)
-_WAIT = Parameter(
-    "waitMs", "Hold the request until there are events, for at most so long (60,000).", "integer"
-)
-
-_RETRY_AFTER = "Seconds after which it is worth trying again."
-
 _REGISTER = Route(
     "PUT",
     "/v1/consumer/register",
@@ -63,53 +59,6 @@ _REGISTER = Route(
         503: "A worker is restarting: register again.",
     },
     kinds=("text/plain",),
-)
-
-_START = Told(
-    "Barco-Start",
-    "With stored chunks: topic/slice@offset of slices whose first chunk begins before the events "
-    "that are meant.",
-    (200,),
-)
-
-_EVENTS = Route(
-    "GET",
-    "/v1/topic/{topic}/slices/{token}/{index}/events",
-    "read.events",
-    "Events of one slice from a place on. Barco-Next-Cursor says where to go on.",
-    "read",
-    (
-        Parameter(
-            "from",
-            "A cursor, earliest (else), latest, timestamp:<µs> or a time (2026-01-31T12:00:00Z).",
-        ),
-        Parameter("to", "Where to stop, in the same words; else at the end."),
-        _MAX_BYTES,
-        _WAIT,
-        Parameter(
-            "columns",
-            f"With application/vnd.barco.chunks: some of {', '.join(COLUMNS)}, by commas. "
-            "Chunks then have their heads as stored and only the sections of these columns.",
-        ),
-    ),
-    answers={
-        200: "Events.",
-        204: "None yet.",
-        400: "A parameter is wrong.",
-        404: "No such topic or slice.",
-        406: "None of the accepted formats.",
-        410: "The events are gone; earliest is the first cursor that is left.",
-        503: "The owner is restarting.",
-    },
-    tells=(
-        Told("Barco-Next-Cursor", "Where to go on.", (200, 204)),
-        Told("Barco-High-Watermark", "The end of the slice.", (200, 204)),
-        _START,
-        Told("Barco-Columns", "The columns in the chunks, if some were asked for.", (200,)),
-        Told("Retry-After", _RETRY_AFTER, (204, 503)),
-    ),
-    kinds=CONSUME_FORMATS,
-    shape="events",
 )
 
 _TOPICS = (
@@ -309,8 +258,8 @@ ROUTES = (
         "consume",
         (
             _CONSUMER,
-            _MAX_BYTES,
-            _WAIT,
+            MAX_BYTES,
+            WAIT,
             _DELIVERY,
         ),
         answers={
@@ -323,13 +272,13 @@ ROUTES = (
         },
         tells=(
             Told("Barco-Delivery", "Names the answer, for the next poll's `delivery`.", (200,)),
-            _START,
+            START,
             Told(
                 "Barco-Unavailable-Slices",
                 "Indexes of slices of the consumer whose owner did not answer, by commas.",
                 (200, 204),
             ),
-            Told("Retry-After", _RETRY_AFTER, (204, 503)),
+            Told("Retry-After", RETRY_AFTER, (204, 503)),
         ),
         kinds=CONSUME_FORMATS,
         shape="events",
@@ -389,7 +338,7 @@ ROUTES = (
             503: "A worker is restarting.",
         },
     ),
-    _EVENTS,
+    *EVENT_ROUTES,
     *_TOPICS,
     *_GROUPS,
     Route(

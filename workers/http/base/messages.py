@@ -41,6 +41,8 @@ class Response:
     """To be called if the client has gone before it could be sent."""
     written: Callable[[], None] | None = None
     """To be called when the connection has taken all of it, and the client is still there."""
+    stream: Callable[[int], Awaitable["Response | None"]] | None = None
+    """Begins an answer without an end, instead; what it gives is answered for it."""
 
     def head(self) -> bytes:
         """The header lines, each with its line end."""

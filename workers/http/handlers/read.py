@@ -177,7 +177,7 @@ class Read:
     async def events(self, request: Request) -> Response:
         """Events of one slice from a place on."""
         topic = check_topic(request.variables["topic"])
-        number = self._number(request.variables["token"], request.variables["index"])
+        number = self.number(request.variables["token"], request.variables["index"])
         kind = choose(request.header("accept"), CONSUME_FORMATS)
         begin = parse_place(request.value("from") or "earliest")
         stop = await self._stop(topic, number, request.value("to"))
@@ -207,7 +207,8 @@ class Read:
         finally:
             self._context.memory.give_back(reserved)
 
-    def _number(self, token: str, index: str) -> int:
+    def number(self, token: str, index: str) -> int:
+        """The slice's number in the ring, as its path names it."""
         ring = self._context.ring
         first = next((r for r in range(ring.size) if token == str(ring.token(r))), None)
         if first is None or not index.isascii() or not index.isdecimal():
@@ -223,10 +224,10 @@ class Read:
             return end
         index = self._context.index(number)
         args = {"topic": topic, "slice": index, "from": end, "budget": 0, "stored": True}
-        answer, _ = await self._ask(number, args)
+        answer, _ = await self.ask(number, args)
         return int(answer["offset"])
 
-    async def _ask(self, number: int, args: dict[str, Any]) -> tuple[Any, int]:
+    async def ask(self, number: int, args: dict[str, Any]) -> tuple[Any, int]:
         """The answer of a worker that holds the slice, and which one it was.
 
         This worker if it does, else the leader, else another: events that one of them shows are
@@ -267,7 +268,7 @@ class Read:
         while True:
             granted = await self._context.memory.take(args["budget"])
             try:
-                answer, worker = await self._ask(number, {**args, "budget": granted})
+                answer, worker = await self.ask(number, {**args, "budget": granted})
                 offset = answer["offset"]
                 if answer["extent"] is not None:
                     reserved, granted = granted, 0

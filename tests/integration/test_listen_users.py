@@ -1,0 +1,77 @@
+"""Who may listen, over TLS too: asked again when what users may do has changed."""
+
+import ssl
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hearing import Listening, until
+from reference.certificates import authority, issued
+from running import RunningBroker
+
+import barco
+from barco.model.access import hash_of
+from barco.supervisor.files.first_users import NAME, add
+
+ROOT = "barco_root"
+PATH = "/v1/topic/t/events"
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "tls"])
+def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningBroker]:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir(mode=0o700)
+    add(data_dir / NAME, "root", hash_of(ROOT).hex())
+    sealed: dict[str, Any] = {}
+    if request.param:
+        shown = issued(tmp_path, authority(tmp_path), "shown")
+        sealed = {"tls_certificate": shown.certificate, "tls_key": shown.key}
+    found = RunningBroker(data_dir, access_required=True, **sealed)
+    found.start()
+    yield found
+    found.end()
+
+
+def test_a_revoked_user_hears_no_more_and_others_do(broker: RunningBroker, tmp_path: Path) -> None:
+    context: ssl.SSLContext | None = None
+    given: dict[str, Any] = {}
+    if "tls_certificate" in broker.settings:
+        ca = tmp_path / "ca.crt"
+        context, given = ssl.create_default_context(cafile=ca), {"ca": ca}
+
+    def listen(token: str) -> Listening:
+        headers = {"Authorization": f"Bearer {token}"}
+        return Listening("127.0.0.1", broker.port(), PATH, context=context, headers=headers)
+
+    where = f"{'https://' if context else ''}localhost:{broker.port('discovery')}"
+    access = barco.Access.of(where, token=ROOT, **given)
+    with barco.Admin(access) as root:
+        root.create_topic("t")
+        for name, grants in {
+            "one": ["consume:t"],
+            "two": ["consume:t"],
+            "writer": ["produce:t"],
+        }.items():
+            root.set_user(name, token=name, grants=grants)
+        until(lambda: closed(listen("one")) == 200)
+        assert closed(listen("writer")) == 403 and closed(listen("nobody")) == 401
+        with closing(listen("one")) as one, closing(listen("two")) as two:
+            assert (one.status, two.status) == (200, 200)
+            producer = barco.Producer(access)
+            with producer:
+                producer.send("t", b"1").result(30)
+                assert one.values(1) == two.values(1) == [1]
+                root.set_user("one", grants=["consume:u"])
+                until(one.ended.is_set)
+                producer.send("t", b"2").result(30)
+            assert two.values(2) == [1, 2]
+            assert len(one.heard) == 1
+            root.remove_user("two")
+            until(two.ended.is_set)
+
+
+def closed(listening: Listening) -> int:
+    listening.close()
+    return listening.status

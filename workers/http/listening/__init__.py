@@ -1,0 +1,1 @@
+"""Server-sent events: what many listeners hear is read and rendered once."""
