@@ -39,3 +39,10 @@ bool frame_too_slow(const struct conn *conn, size_t got, int64_t now_ms)
     return got > 0 && age > 0 && !conn->paused && !conn->blocked &&
            (int64_t)got < age * FRAME_BYTES_PER_MS;
 }
+
+bool reactor_takes_headers(struct reactor *reactor)
+{
+    if (!reactor->headers_taken)
+        reactor->headers_wanted = true;
+    return reactor->headers_taken;
+}

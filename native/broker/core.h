@@ -177,6 +177,8 @@ struct reactor {
     uint64_t partial_bytes; /* room for frames of hand-off connections that are not whole yet */
     bool notify, draining, routed, io_failed, blocked_any, disk_full;
     bool opening; /* a generation without followers has begun: its first group is told */
+    bool headers_taken; /* every broker of the ring reads events with headers or without a value */
+    bool headers_wanted; /* one was refused for that, see py_access.c */
     bool tells_settled; /* Python waits until no append is under way */
     int64_t swept_ms;
     int64_t give_up_ms; /* when to look for calls to give up before the next sweep; 0: then */
@@ -205,6 +207,8 @@ struct upcall *reactor_upcall(struct reactor *reactor, uint8_t kind, uint64_t id
 /* True when bytes more may be taken into memory. */
 bool reactor_memory(const struct reactor *reactor, size_t bytes);
 uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes);
+/* Whether events with headers or without a value may be stored; it notes that some were sent. */
+bool reactor_takes_headers(struct reactor *reactor);
 /* Whether another process began a frame, of which so much is here, and does not go on with it. */
 bool frame_too_slow(const struct conn *conn, size_t got, int64_t now_ms);
 

@@ -24,7 +24,7 @@ TIMESTAMP_US_MAX = 2**63 - 2**32
 """Of an event: that of a batch's first one (native/format/batch.c)."""
 
 _BYTES = ("key", "value")
-_NUMBERS = tuple(name for name in _native.COLUMNS if name not in _BYTES)
+_NUMBERS = tuple(name for name in _native.COLUMNS if name not in (*_BYTES, "headers"))
 _COLUMNS = {name: TYPES[name] for name in (*_BYTES, "topic", *_NUMBERS, "partition")}
 _PASSED_OVER = ("offset", "epoch", "timestampType", "token", "slice")
 """What a read of barco or Kafka has as well: it is given anew."""
@@ -87,7 +87,7 @@ def which_row(answer: Response, body: bytes) -> str:
     if answer.status != 413 and stamp is None:
         return ""
     rows = [
-        (len(value) + len(key or b""), key, value, time_us)
+        (len(value or b"") + len(key or b""), key, value, time_us)
         for batch in split_batches(body)
         for _, time_us, key, value, *_ in _native.batch_events(batch)
     ]
