@@ -414,9 +414,8 @@ class Reactor:
         empty. ValueError says what is wrong with them; then nothing is changed."""
     def tls_reason(self) -> str: ...
     def set_access(self, table: bytes | None, /) -> None: ...
-    def take_headers(self, on: bool, /) -> bool:
-        """Whether events with headers or without a value are stored from now on; until they are,
-        503. Whether one was refused for that since it was last said."""
+    def take_headers(self, on: bool, /) -> None:
+        """Whether events with headers or without a value are stored from now on; if not, 503."""
 
     def refusals(
         self,

@@ -42,7 +42,6 @@ bool frame_too_slow(const struct conn *conn, size_t got, int64_t now_ms)
 
 bool reactor_takes_headers(struct reactor *reactor)
 {
-    if (!reactor->headers_taken)
-        reactor->headers_wanted = true;
+    reactor->headers_refused += !reactor->headers_taken;
     return reactor->headers_taken;
 }

@@ -41,7 +41,7 @@ bool headers_valid(const uint8_t *bytes, size_t len)
 {
     const uint8_t *at = bytes, *end = bytes + len;
     uint32_t count, all = 0;
-    if (!take_number(&at, end, &count) || count == 0 || count > HEADERS_MAX)
+    if (!take_number(&at, end, &count) || count == 0 || count > EVENT_HEADERS_MAX)
         return false;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t name_len, value_len;
@@ -59,7 +59,7 @@ bool headers_valid(const uint8_t *bytes, size_t len)
 
 uint32_t headers_begin(const uint8_t **at)
 {
-    assert(**at > 0 && **at <= HEADERS_MAX);
+    assert(**at > 0 && **at <= EVENT_HEADERS_MAX);
     return *(*at)++;
 }
 
@@ -78,7 +78,7 @@ struct header headers_next(const uint8_t **at)
 bool headers_add(struct headers_draft *draft, const struct header *header)
 {
     const uint64_t more = (uint64_t)header->name_len + header->value_len;
-    if (draft->count == HEADERS_MAX || more > HEADERS_BYTES_MAX - draft->bytes ||
+    if (draft->count == EVENT_HEADERS_MAX || more > HEADERS_BYTES_MAX - draft->bytes ||
         !header_name_valid(header->name, header->name_len))
         return false;
     uint8_t *at = draft->out + (draft->count == 0 ? 1 : draft->len);

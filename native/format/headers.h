@@ -9,12 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As in limits.py. */
-#define HEADERS_MAX 64u               /* of an event */
+#define EVENT_HEADERS_MAX 64u
 #define HEADERS_BYTES_MAX (16u << 10) /* of all their names and values */
 #define HEADER_NAME_MAX 128u
 /* With the numbers: each name's length has two bytes at most, each value's three. */
-#define HEADERS_STORED_MAX (HEADERS_BYTES_MAX + 1 + HEADERS_MAX * 5)
+#define HEADERS_STORED_MAX (HEADERS_BYTES_MAX + 1 + EVENT_HEADERS_MAX * 5)
 
 struct header {
     const uint8_t *name, *value;

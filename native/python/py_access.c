@@ -70,17 +70,15 @@ static PyObject *Reactor_take_headers(PyObject *self, PyObject *args)
     int on;
     if (reactor == NULL || !PyArg_ParseTuple(args, "p", &on))
         return NULL;
-    const bool wanted = reactor->headers_wanted;
     reactor->headers_taken = on;
-    reactor->headers_wanted = false;
-    return PyBool_FromLong(wanted);
+    Py_RETURN_NONE;
 }
 
 PyMethodDef reactor_access_methods[] = {
     {"set_access", Reactor_set_access, METH_VARARGS,
      "set_access(table): from now on each request has to show whose it is; None: not known yet."},
     {"take_headers", Reactor_take_headers, METH_VARARGS,
-     "take_headers(on) -> whether events with headers or without a value were refused since."},
+     "take_headers(on): whether events with headers or without a value may be stored."},
     {"refusals", Reactor_refusals, METH_NOARGS,
      "refusals() -> (those that were kept, how many more by user), since they were last taken."},
     {NULL, NULL, 0, NULL},

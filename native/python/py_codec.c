@@ -345,7 +345,7 @@ static bool add_pair(struct headers_draft *draft, PyObject *pair)
         PyErr_Format(PyExc_ValueError,
                      "an event has at most %u headers and %u bytes of them, and a name has 1 to %u "
                      "of a-z 0-9 !#$%%&'*+.^_`|~-: %.200R",
-                     HEADERS_MAX, HEADERS_BYTES_MAX, HEADER_NAME_MAX, pair);
+                     EVENT_HEADERS_MAX, HEADERS_BYTES_MAX, HEADER_NAME_MAX, pair);
     return good;
 }
 

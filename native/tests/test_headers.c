@@ -56,15 +56,16 @@ static void test_limits(void)
 {
     uint8_t *out = malloc(HEADERS_STORED_MAX);
     struct headers_draft draft = {.out = out};
-    for (uint32_t i = 0; i < HEADERS_MAX; i++) {
-        const struct header header = of("a", filler, i == 0 ? HEADERS_BYTES_MAX - HEADERS_MAX : 0);
+    for (uint32_t i = 0; i < EVENT_HEADERS_MAX; i++) {
+        const uint32_t len = i == 0 ? HEADERS_BYTES_MAX - EVENT_HEADERS_MAX : 0;
+        const struct header header = of("a", filler, len);
         CHECK(headers_add(&draft, &header));
     }
     CHECK(draft.bytes == HEADERS_BYTES_MAX && valid(out, draft.len));
     const struct header one = of("a", filler, 0), most = of("a", filler, HEADERS_BYTES_MAX - 1),
                         over = of("a", filler, HEADERS_BYTES_MAX);
     CHECK(!headers_add(&draft, &one)); /* the 65th */
-    out[0] = HEADERS_MAX + 1;          /* one more, of two zeros: no name */
+    out[0] = EVENT_HEADERS_MAX + 1;          /* one more, of two zeros: no name */
     CHECK(!valid(out, draft.len));
     draft = (struct headers_draft){.out = out};
     CHECK(!headers_add(&draft, &over) && draft.len == 0);
