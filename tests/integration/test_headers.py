@@ -1,12 +1,15 @@
 """Events with headers or without a value, against a real broker."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 from reference.chunk import decode_chunks
 from running import Answer, RunningBroker
 
+import barco as library
 from barco import _native
 
 NDJSON = "application/x-ndjson"
@@ -229,3 +232,34 @@ def test_lines_at_their_limits(broker: RunningBroker, line: Any, status: int) ->
     if status == 400:
         assert answer.json["type"].endswith(":malformed-line") and answer.json["line"] == 2
         assert broker.request("GET", "/v1/topics/t").status == 404
+
+
+def test_the_library_and_the_commands(broker: RunningBroker) -> None:
+    """What one sends the other shows."""
+    endpoint = f"127.0.0.1:{broker.port('discovery')}"
+
+    def barco(*words: str, given: str = "") -> str:
+        line = [sys.executable, "-P", "-m", "barco", *words, "--endpoint", endpoint]
+        done = subprocess.run(
+            line, input=given, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    with library.Producer(endpoint) as producer:
+        producer.send("t", None, "k", headers=[("n", "1"), ("n", "2")]).result(20)
+    barco("produce", "t", "--key", "k", "--header", "Type=a=b", given='{"x":1}\n')
+    barco("produce", "t", "--key", "k", "--null")
+    assert [(event.value, event.headers) for event in library.read("t", endpoint)] == [
+        (None, (("n", b"1"), ("n", b"2"))),
+        (b'{"x":1}', (("type", b"a=b"),)),
+        (None, ()),
+    ]
+    told = barco("consume", "t", "--json", "--count", "3").splitlines()
+    shown = [json.loads(line) for line in told]
+    assert [(each["value"], each.get("headers")) for each in shown] == [
+        (None, {"n": "2"}),
+        ({"x": 1}, {"type": "a=b"}),
+        (None, None),
+    ]
+    assert "n=1  n=2" in barco("consume", "t", "--count", "3")
