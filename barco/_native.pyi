@@ -34,6 +34,16 @@ def headers_encode(headers: Sequence[tuple[str, bytes]], /) -> bytes:
     """An event's headers as batches have them, of names and values; none: no bytes. ValueError:
     more of them than an event may have, or a name that is none."""
 
+def headers_lists(offsets: Buffer, headers: Buffer, /) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """Of a column of headers Arrow's buffers of lists of names and values: offsets of the lists, of
+    the names, the names, offsets of the values, the values. ValueError: they are damaged."""
+
+def headers_pack(
+    lists: Buffer, name_offsets: Buffer, names: Buffer, value_offsets: Buffer, values: Buffer, /
+) -> tuple[int, bytes, bytes]:
+    """The opposite: offsets and data of a column, no bytes for an empty list; before them -1, or
+    the first row that no event can have. ValueError: buffers that do not fit each other."""
+
 def batch_encode(
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None = None,
