@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm hostile failover bad-disk clean simulate simulate-gossip deb dist boot
+.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm chaos-pipe hostile failover bad-disk clean simulate simulate-gossip deb dist boot
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ elastic-chaos: setup ## ROUNDS rings that grow and shrink 3 → 4 → 6 → 3 un
 chaos-storm: setup ## Group consumers die, return and commit for SECONDS, brokers die: a checker of deliveries
 	BARCO_CHAOS_STORM_SECONDS=$(SECONDS) $(PYTHON) -m pytest -s -m chaos tests/faults/test_storm.py
 
+chaos-pipe: setup ## Producers, a pipeline that is killed and fenced, brokers that die, for SECONDS: each event once at the output
+	BARCO_PIPE_SECONDS=$(SECONDS) $(PYTHON) -m pytest -s tests/faults/test_pipes.py
+
 hostile: setup ## A member that lies, in each protocol, to two honest ones for SECONDS (from SEED): none dies, nothing is lost, no gap
 	BARCO_HOSTILE_SECONDS=$(SECONDS) BARCO_HOSTILE_SEED=$(SEED) $(PYTHON) -m pytest -s -m chaos tests/security/test_member.py tests/security/test_gossip_ring.py
 
@@ -82,7 +85,7 @@ TIMES ?= 21
 failover: setup ## How long writes wait for kill, SIGTERM and return of a broker, TIMES each: a table
 	$(PYTHON) tests/faults/failover.py --times $(TIMES)
 
-bad-disk: TIMES = 5
+bad-disk: TIMES = 10
 bad-disk: setup ## A follower's disk that is slow or hangs, in turns with good ones; a leader's: a table
 	$(PYTHON) tests/faults/baddisk.py --times $(TIMES)
 

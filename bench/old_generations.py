@@ -26,7 +26,6 @@ from barco.workers.storage.files import layout
 from barco.workers.storage.files.lineage import Lineage
 from barco.workers.storage.index.scan import GEN_START, SegmentSummary, parse_header
 from barco.workers.storage.index.sidecar import IndexBuilder, write_sidecar
-from barco.workers.storage.stores.loading import EMPTY_STATE
 
 PAGE = 4096
 TOKEN = -(2**63)
@@ -34,6 +33,9 @@ TOKEN = -(2**63)
 
 SESSION = 1
 TOPIC, SLICE = "old", 0
+SLICES = 8
+"""Of a token range, as a configuration says that says nothing."""
+
 EVENTS = 4
 """Of each generation."""
 
@@ -55,7 +57,7 @@ def _group(uuid: bytes, epoch: int, gseq: int, prev_crc: int, body: bytes) -> tu
 
 
 def _groups(uuid: bytes, epoch: int, base: int) -> Iterator[bytes]:
-    start, crc = _group(uuid, epoch, 1, 0, EMPTY_STATE)
+    start, crc = _group(uuid, epoch, 1, 0, _native.ShardState(0, SLICES).snapshot())
     yield start
     values = [f'{{"generation":{epoch},"event":{n}}}'.encode() for n in range(EVENTS)]
     batch = _native.batch_encode(values, None, {"timestamp": [FIRST_US + epoch] * EVENTS}, False)

@@ -447,7 +447,10 @@ def show(ready: dict[str, Any], loaded: Loaded, read: Read, made: dict[str, Any]
         rows += [
             ("Spark: delays by carrier and hour", f"{made['cells']}, all as in the source"),
             ("Spark: read and added up", f"{made['flights']:,} in {made['read_seconds']:.1f} s"),
-            ("Spark: a stream, live to late", f"{made['live']:,} to {made['late']:,}, each once"),
+            (
+                "Spark: a stream into a topic of late flights",
+                f"{made['late']:,} of {made['live']:,}, each once",
+            ),
         ]
     for row in rows:
         table.add_row(*row)

@@ -5,7 +5,9 @@ groups, each in one process, one test after the other, so that never more than t
 has one session for all; the rest goes wherever there is time. What has most tests begins first.
 """
 
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,20 @@ sys.path.append(str(Path(__file__).parent))  # Behind everything else, for tests
 REAL = ("faults", "scripts", "security", "barco/supervisor", "barco/cli/test_cli.py")
 """Where tests start brokers, or listen where brokers do; and tests/integration."""
 
+SPACE = 20 * 10**9
+"""Bytes that a whole run may have on the disk at a time, with some to spare; all are removed."""
+
 FAULTS: list[str] = []
 """Of the process that brokers were hurt in."""
+
+
+def pytest_report_header() -> list[str]:
+    """With too little space hundreds of tests fail, none of which says why."""
+    there = tempfile.gettempdir()
+    free = shutil.disk_usage(there).free
+    if free >= SPACE:
+        return []
+    return [f"WARNING: {there} has {free >> 20:,} MiB free; all tests together need up to 16 GB"]
 
 
 def group(test: str) -> str:

@@ -27,9 +27,9 @@ from barco.workers.operations.network import Network
 from barco.workers.operations.readiness import Readiness
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.siblings import HTTP, HTTPS
+from barco.workers.process import footprint
 from barco.workers.process.build import make_spool
 from barco.workers.process.collector import Collector
-from barco.workers.process.footprint import Footprint
 from barco.workers.process.sealing import Sealing
 from barco.workers.process.selector import Upcall
 from barco.workers.process.supervision import Supervision
@@ -186,6 +186,7 @@ class Worker:
         gc.set_threshold(START_OBJECTS, *usual[1:])
         await self._replica.open()
         self._sealing.count_in(self._service)
+        footprint.count_in(self._service)
         self._app.open()
         if (access := self._service.access).watches:
             access.on_news = self._know_users
@@ -198,7 +199,7 @@ class Worker:
         self._spawn(self._staging())
         self._spawn(self._idle_positions())
         self._spawn(self._retention())
-        self._spawn(Footprint(self._options.memory_bytes).watch())
+        self._spawn(footprint.Footprint(self._options.memory_bytes).watch())
         writable = self._readiness.writable()
         self._supervision.send(
             {

@@ -27,6 +27,7 @@ COMMANDS = (
     "groups",
     "users",
     "status",
+    "top",
     "ring",
     "scale",
     "pre-stop",

@@ -2,6 +2,9 @@
 
 from barco.client.admin import Admin, AsyncAdmin
 from barco.client.consumer import AsyncConsumer, Consumer, ConsumerOptions
+from barco.client.outputs import Output
+from barco.client.pipeline import AsyncPipeline, Pipeline, PipelineOptions
+from barco.client.piping import PipelineError, PipelineFencedError, PipelineProgress
 from barco.client.producer import AsyncProducer, Producer
 from barco.client.reader import AsyncReader, ReaderOptions, read
 from barco.client.sender import ProducerOptions
@@ -15,11 +18,18 @@ __all__ = [
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
+    "AsyncPipeline",
     "AsyncProducer",
     "AsyncReader",
     "Consumer",
     "ConsumerOptions",
     "Event",
+    "Output",
+    "Pipeline",
+    "PipelineError",
+    "PipelineFencedError",
+    "PipelineOptions",
+    "PipelineProgress",
     "Producer",
     "ProducerOptions",
     "ReaderOptions",

@@ -12,10 +12,10 @@ import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, Unpack
 from urllib.parse import urlencode
 
 from barco import limits
@@ -23,6 +23,7 @@ from barco.client.admin import AsyncAdmin
 from barco.client.base.errors import ClosedError, response_error
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
+from barco.client.base.settings import ConsumerSettings, parted
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.codec import Event, decode_chunks, parse_skips
 from barco.client.wire.delivery import retry_after
@@ -41,6 +42,8 @@ JOIN_GRACE_S = 1.0
 """A broker that takes longer is not waited for alone."""
 SESSION_S_MIN = limits.CONSUMER_SESSION_MS_MIN / 1000
 SESSION_S_MAX = limits.CONSUMER_SESSION_MS_MAX / 1000
+LEAVE_S_MAX = 5.0
+"""For the commits of a consumer that leaves, and as long for its goodbyes."""
 PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 2.0
 
@@ -51,7 +54,7 @@ _log = logging.getLogger("barco.client")
 class ConsumerOptions:
     """How a consumer joins and polls. The defaults suit most uses."""
 
-    start: str = "latest"
+    start: Literal["latest", "earliest"] = "latest"
     """Where a group begins that is new to a slice: "latest" or "earliest"."""
     consumer_id: str = ""
     """A name that is unique in the cluster; made from the host's name if empty."""
@@ -175,17 +178,17 @@ class AsyncConsumer:
         topics: str | Sequence[str],
         group: str = "default",
         endpoint: Endpoints = DEFAULT_ENDPOINT,
-        **options: Any,
+        **options: Unpack[ConsumerSettings],
     ) -> None:
         self.topics = [topics] if isinstance(topics, str) else list(topics)
         if not self.topics:
             raise ValueError("give at least one topic")
         for topic in self.topics:
             check_topic(topic)
-        if not options.get("consumer_id"):
-            options["consumer_id"] = f"{socket.gethostname()[:64]}-{secrets.token_hex(8)}"
-        token = options.pop("token", "")
-        self.options = ConsumerOptions(**options)
+        token, rest = parted(options)
+        if not rest.get("consumer_id"):
+            rest["consumer_id"] = f"{socket.gethostname()[:64]}-{secrets.token_hex(8)}"
+        self.options = ConsumerOptions(**rest)
         self.group = group
         self._access = Access.of(endpoint, token)
         self._directory = Directory(self._access)
@@ -300,13 +303,28 @@ class AsyncConsumer:
             seen = [member for member in self._members if commit and member not in unseen]
             if len(self._members) > 1:
                 # The first goodbye is one to all brokers: each commits its own part before.
-                commits = (member.commit() for member in seen)
-                _warn(self.group, await asyncio.gather(*commits, return_exceptions=True))
+                await self._part("commits", (member.commit() for member in seen))
             farewells = (member.goodbye(commit=member in seen) for member in self._members)
-            _warn(self.group, await asyncio.gather(*farewells, return_exceptions=True))
+            await self._part("says goodbye", farewells)
         finally:
             self._pool.close()
             self._directory.close()
+
+    async def _part(self, what: str, calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+        """Makes the calls. A broker that does not answer holds nobody up for long: others wait for
+        the slices, which it leads no longer or will find free by this consumer's silence."""
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        if not tasks:
+            return
+        done, late = await asyncio.wait(
+            tasks, timeout=min(LEAVE_S_MAX, self.options.request_timeout_s)
+        )
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        _warn(self.group, [task.exception() for task in done])
+        if late:
+            _log.warning("group %s: %d brokers did not answer who %s", self.group, len(late), what)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Events for ever."""
@@ -405,7 +423,7 @@ class Consumer:
         topics: str | Sequence[str],
         group: str = "default",
         endpoint: Endpoints = DEFAULT_ENDPOINT,
-        **options: Any,
+        **options: Unpack[ConsumerSettings],
     ) -> None:
         self._consumer = AsyncConsumer(topics, group, endpoint, **options)
         self._thread = LoopThread("barco-consumer")

@@ -10,7 +10,7 @@ import concurrent.futures
 import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, Unpack
 
 from barco.client.base.errors import BufferFullError, ClosedError
 from barco.client.base.future import Delivery
@@ -25,6 +25,7 @@ from barco.client.base.names import (
     to_key,
     to_value,
 )
+from barco.client.base.settings import ProducerSettings, parted
 from barco.client.sender import Parts, ProducerOptions, Sender, settle_once
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.batching import Ack, SliceKey
@@ -41,9 +42,11 @@ class AsyncProducer:
     and then, as with asyncio's StreamWriter. Options: token, and see `ProducerOptions`.
     """
 
-    def __init__(self, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any) -> None:
-        access = Access.of(endpoint, options.pop("token", ""))
-        self._sender = Sender(access, ProducerOptions(**options))
+    def __init__(
+        self, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Unpack[ProducerSettings]
+    ) -> None:
+        token, rest = parted(options)
+        self._sender = Sender(Access.of(endpoint, token), ProducerOptions(**rest))
 
     async def start(self) -> Self:
         """Finds the brokers. `async with` does it."""
@@ -126,9 +129,11 @@ class Producer:
     block waits for every event. Options: see `ProducerOptions`.
     """
 
-    def __init__(self, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any) -> None:
-        access = Access.of(endpoint, options.pop("token", ""))
-        self._sender = Sender(access, ProducerOptions(**options))
+    def __init__(
+        self, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Unpack[ProducerSettings]
+    ) -> None:
+        token, rest = parted(options)
+        self._sender = Sender(Access.of(endpoint, token), ProducerOptions(**rest))
         self._thread = LoopThread("barco-producer")
         try:
             self._thread.run(self._sender.start())

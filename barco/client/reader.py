@@ -9,13 +9,14 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 from urllib.parse import urlencode
 
 from barco.client.admin import AsyncAdmin
 from barco.client.base.errors import BadAnswerError, response_error
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
+from barco.client.base.settings import ReaderSettings, Start, parted
 from barco.client.consumer import ANSWER_GRACE_S, CHUNKS_TYPE, PAUSE_FIRST_S, PAUSE_MAX_S
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.batching import SliceKey
@@ -27,9 +28,6 @@ from barco.model.placement import Placement
 from barco.model.token import TOKEN_MIN
 from barco.protocol.cursor import Cursor
 
-Start = str | int | Mapping[int, str] | Mapping[tuple[int, int], str]
-"""Where to begin: "earliest", "latest", microseconds since 1970, or a cursor for each slice; in a
-cluster for each (token, slice)."""
 FOLLOW_WAIT_S = 10.0
 
 
@@ -139,10 +137,13 @@ class _SliceReader:
 class AsyncReader:
     """Reads a topic in one asyncio loop: `async for event in reader`. See `read`."""
 
-    def __init__(self, topic: str, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any) -> None:
+    def __init__(
+        self, topic: str, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Unpack[ReaderSettings]
+    ) -> None:
         self.topic = check_topic(topic)
-        access = Access.of(endpoint, options.pop("token", ""))
-        self.options = ReaderOptions(**options)
+        token, rest = parted(options)
+        access = Access.of(endpoint, token)
+        self.options = ReaderOptions(**rest)
         self._admin = AsyncAdmin(access)
         self._pool = Pool(access, connections_max=64)
         self._tasks: dict[asyncio.Task[list[Event]], _SliceReader] = {}
@@ -206,7 +207,9 @@ class AsyncReader:
         await self.close()
 
 
-def read(topic: str, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any) -> Iterator[Event]:
+def read(
+    topic: str, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Unpack[ReaderSettings]
+) -> Iterator[Event]:
     """The events of a topic from `start` to the end that it has now, or on for ever (`follow`).
 
         for event in barco.read("trips", start=1_700_000_000_000_000):
@@ -221,7 +224,7 @@ def read(topic: str, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any) -> 
 
 
 def read_batches(
-    topic: str, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Any
+    topic: str, endpoint: Endpoints = DEFAULT_ENDPOINT, **options: Unpack[ReaderSettings]
 ) -> Iterator[list[Event]]:
     """As `read`, a request's worth of one slice at a time."""
     reader = AsyncReader(topic, endpoint, **options)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from barco.client.base import forks
 from barco.client.base.errors import (
     NOT_WRITTEN,
     UNKNOWN,
@@ -108,6 +109,7 @@ class Sender:
         self._settled: set[asyncio.Future[None]] = set()
         self._chance = random.Random()  # Jitter: no secret, no test depends on it.
         self._thread = 0
+        self._born = forks.count
         self._closed = False
 
     # From any thread
@@ -122,9 +124,7 @@ class Sender:
         headers: bytes | None = None,
     ) -> None:
         """Takes one event. BufferFullError if there is no room, ClosedError after the end."""
-        ring = self.ring
-        if ring is None or self._closed or self._loop is None:
-            raise ClosedError("the producer is closed" if self._closed else "start it first")
+        ring = self._open()
         slice_key = None if key is None else ring.slice_of_key(key)
         batcher = self._batcher
         size = len(value or b"") + len(headers or b"")
@@ -142,9 +142,7 @@ class Sender:
 
     def enqueue_many(self, topic: str, parts: Parts, on_done: DoneCallback) -> None:
         """Takes many events at once: all of them, or BufferFullError and none."""
-        ring = self.ring
-        if ring is None or self._closed or self._loop is None:
-            raise ClosedError("the producer is closed" if self._closed else "start it first")
+        ring = self._open()
         batcher = self._batcher
         with self._lock:
             self._check_room(0)
@@ -164,9 +162,17 @@ class Sender:
 
     def wait_for_room(self, timeout_s: float) -> bool:
         """Blocks until half of the buffer is free, at most so long. Not for the loop's thread."""
+        forks.check(self._born)
         half = self.options.buffer_bytes // 2
         with self._room:
             return self._room.wait_for(lambda: self._batcher.buffered_bytes <= half, timeout_s)
+
+    def _open(self) -> Ring:
+        """The ring. ClosedError after the end and before the start, ForkedError in a child."""
+        forks.check(self._born)
+        if self.ring is None or self._closed or self._loop is None:
+            raise ClosedError("the producer is closed" if self._closed else "start it first")
+        return self.ring
 
     @property
     def in_loop_thread(self) -> bool:

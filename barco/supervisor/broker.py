@@ -29,7 +29,7 @@ from barco.supervisor.datadir import Identity, asked_for
 from barco.supervisor.files.asked import note_asked
 from barco.supervisor.files.certificate import Certified
 from barco.supervisor.files.first_users import access_options
-from barco.supervisor.files.notes import Notes
+from barco.supervisor.files.notes import DirectoryNotes
 from barco.supervisor.listeners import Listeners, open_listeners
 from barco.supervisor.processes import Keeper, Launch, ReadyBroker, worker_options
 from barco.supervisor.secret import read_secret
@@ -94,7 +94,7 @@ class Broker:
         self._plan = plan
         self._identity = identity
         self._table = table
-        self._notes = Notes(plan.data_dir, identity.ring_size == 1, self._write_table)
+        self._notes = DirectoryNotes(plan.data_dir, identity.ring_size == 1, self._write_table)
         self._key = link_key(read_secret(plan.config), identity.cluster_uuid)
         self._access = access_options(plan.config, plan.data_dir)
         self._listeners = listeners

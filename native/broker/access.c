@@ -428,11 +428,21 @@ uint32_t access_wait(const struct conn *conn)
     return ms == 0 ? 1 : (uint32_t)((ms + 999) / 1000);
 }
 
-/* GET or HEAD of /ready: the one thing that nobody has to show anything for. */
+static bool path_is(const struct http1_request *head, const char *path, size_t length)
+{
+    return head->path.len == length && memcmp(head->path.p, path, length) == 0;
+}
+
+/* GET or HEAD of what nobody has to show anything for: /ready, and the console's page and files,
+ * which say nothing of the broker. is_open() in workers/http/app.py has the same list. */
 static bool is_open(const struct http1_request *head)
 {
-    return (head->method == HTTP1_GET || head->method == HTTP1_HEAD) && head->path.len == 6 &&
-           memcmp(head->path.p, "/ready", 6) == 0;
+    static const char folder[] = "/console/";
+    if (head->method != HTTP1_GET && head->method != HTTP1_HEAD)
+        return false;
+    return path_is(head, "/ready", 6) || path_is(head, "/", 1) || path_is(head, "/console", 8) ||
+           (head->path.len >= sizeof folder - 1 &&
+            memcmp(head->path.p, folder, sizeof folder - 1) == 0);
 }
 
 uint16_t access_check(struct conn *conn, const struct http1_request *head,

@@ -151,6 +151,7 @@ static const char *reason(uint16_t status)
     case 201: return "Created";
     case 204: return "No Content";
     case 206: return "Partial Content";
+    case 302: return "Found";
     case 304: return "Not Modified";
     case 400: return "Bad Request";
     case 401: return "Unauthorized";

@@ -102,6 +102,7 @@ struct log {
     uint32_t parents_len;
     uint32_t last_group_runs; /* requests in the newest group: how busy the log is */
     uint64_t groups, group_bytes, chunks, events, value_bytes;
+    uint64_t followed_events; /* of `events` those that another leader wrote */
     /* Effects, all set by the reactor. */
     void *owner;
     void (*submit)(void *owner, struct append *append);

@@ -187,11 +187,11 @@ uint8_t *shard_snapshot(const struct shard *shard, const uint8_t *prefix, uint32
 /* What the log's own clock said when these bytes were made; 0: they do not say. */
 int64_t shard_snapshot_time(const uint8_t *bytes, size_t len);
 /* Replaces the state; topics stay where they are in memory, and so do the index entries of events
- * that the new state has as well. 0, or -1 when the bytes are not a snapshot: then nothing was
- * changed. */
+ * that the new state has as well. bytes NULL: nothing is known any more. 0, or -1 when the bytes
+ * are not a snapshot: then nothing was changed. */
 int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len);
 /* Replaces the state as shard_restore() does; the shard then has the slices that the state says, if
- * it says any, whichever it had before. */
+ * there is one, whichever it had before. */
 int shard_adopt(struct shard *shard, const uint8_t *bytes, size_t len);
 /* Replays one verified data group (header included). 0, or -1 when a chunk is malformed. */
 int shard_apply(struct shard *shard, const uint8_t *group, size_t len, uint64_t gseq);

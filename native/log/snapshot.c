@@ -210,33 +210,10 @@ static void take_producer(struct reader *r, struct shard *shard)
         r->failed = true;
 }
 
-/* Version 1 does not say of which slice a value is: its key does, but for settings of topics, which
- * are written in the first one. */
-static uint32_t slice_of_key(const struct shard *shard, const struct topic *topic,
-                             const uint8_t *key, size_t len)
+static void take_value(struct reader *r, struct shard *shard)
 {
-    size_t at = len;
-    uint64_t slice = 0;
-    assert(shard->slice_count > 0);
-    while (at > 0 && key[at - 1] != 0) /* a group's, a topic's, the slice */
-        at--;
-    for (; at < len && key[at] >= '0' && key[at] <= '9' && slice < UINT32_MAX; at++)
-        slice = slice * 10 + key[at] - '0'; /* of a mark: the slice, a dot, the number */
-    return topic->shared || slice > UINT32_MAX || !shard_has(shard, (uint32_t)slice)
-               ? shard->slice_first
-               : (uint32_t)slice;
-}
-
-static void take_value(struct reader *r, struct shard *shard, uint32_t version)
-{
-    struct value_row row = {0};
-    if (version == 1) {
-        uint32_t old[3];
-        take_into(r, old, VALUE_ROW_BYTES_1);
-        row = (struct value_row){.topic = old[0], .key_len = old[1], .value_len = old[2]};
-    } else {
-        take_into(r, &row, sizeof row);
-    }
+    struct value_row row;
+    take_into(r, &row, sizeof row);
     const uint8_t *key = take(r, row.key_len);
     const uint8_t *value = take(r, row.value_len);
     if (r->failed || row.topic >= shard->topic_count) {
@@ -244,8 +221,6 @@ static void take_value(struct reader *r, struct shard *shard, uint32_t version)
         return;
     }
     const struct topic *topic = shard->topics[row.topic];
-    if (version == 1)
-        row.slice = slice_of_key(shard, topic, key, row.key_len);
     const bool own = shard_has(shard, row.slice);
     const uint32_t before = shard->compacted_count;
     if (topic->compacted && (own || topic->shared))
@@ -260,15 +235,11 @@ static void take_value(struct reader *r, struct shard *shard, uint32_t version)
 static int restore_into(struct shard *shard, const uint8_t *bytes, size_t len)
 {
     struct reader r = {bytes, bytes + len, false};
-    struct state_header head = {0};
-    take_into(&r, &head, STATE_HEADER_BYTES_1);
-    if (r.failed || head.magic != STATE_MAGIC || head.version < 1 || head.version > STATE_VERSION)
+    struct state_header head;
+    take_into(&r, &head, sizeof head);
+    if (r.failed || head.magic != STATE_MAGIC || head.version != STATE_VERSION ||
+        head.slice_first != shard->slice_first || head.slice_count != shard->slice_count)
         return -1;
-    if (head.version > 1) {
-        take_into(&r, &head.slice_first, sizeof head - STATE_HEADER_BYTES_1);
-        if (head.slice_first != shard->slice_first || head.slice_count != shard->slice_count)
-            return -1;
-    }
     take(&r, head.prefix_bytes);
     for (uint32_t i = 0; i < head.topics && !r.failed; i++)
         take_topic(&r, shard);
@@ -277,7 +248,7 @@ static int restore_into(struct shard *shard, const uint8_t *bytes, size_t len)
     for (uint32_t i = 0; i < head.producers && !r.failed; i++)
         take_producer(&r, shard);
     for (uint32_t i = 0; i < head.values && !r.failed; i++)
-        take_value(&r, shard, head.version);
+        take_value(&r, shard);
     return r.failed || r.at != r.end ? -1 : 0;
 }
 
@@ -340,7 +311,7 @@ int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
     struct shard *fresh = shard_new(shard->slice_first, shard->slice_count);
     if (fresh == NULL)
         return -1;
-    const int status = restore_into(fresh, bytes, len);
+    const int status = bytes != NULL ? restore_into(fresh, bytes, len) : 0;
     if (status == 0)
         replace(shard, fresh);
     shard_free(fresh);
@@ -349,9 +320,10 @@ int shard_restore(struct shard *shard, const uint8_t *bytes, size_t len)
 
 int shard_adopt(struct shard *shard, const uint8_t *bytes, size_t len)
 {
-    uint32_t first, count;
-    if (!state_slices(bytes, len, &first, &count) ||
-        (first == shard->slice_first && count == shard->slice_count))
+    uint32_t first = shard->slice_first, count = shard->slice_count;
+    if (bytes != NULL && !state_slices(bytes, len, &first, &count))
+        return -1;
+    if (first == shard->slice_first && count == shard->slice_count)
         return shard_restore(shard, bytes, len);
     if (shard->slices_all != 0 && (first >= shard->slices_all || count > shard->slices_all - first))
         return -1;
@@ -368,10 +340,10 @@ int shard_adopt(struct shard *shard, const uint8_t *bytes, size_t len)
 
 int64_t shard_snapshot_time(const uint8_t *bytes, size_t len)
 {
-    struct state_header head = {0};
-    if (len < STATE_HEADER_BYTES_1)
+    struct state_header head;
+    if (len < sizeof head)
         return 0;
-    memcpy(&head, bytes, STATE_HEADER_BYTES_1);
+    memcpy(&head, bytes, sizeof head);
     return head.magic == STATE_MAGIC ? head.clock_s * 1000000LL : 0;
 }
 

@@ -402,6 +402,17 @@ uint8_t *state_cut(const uint8_t *bytes, size_t len, uint32_t slice_first, uint3
 
 /* ---- a join ---- */
 
+/* Each row's topic by its number in the list that both are now. */
+static void renumber(struct state *state, const uint32_t *places)
+{
+    for (uint32_t i = 0; i < state->stream_count; i++)
+        state->streams[i].topic = places[state->streams[i].topic];
+    for (uint32_t i = 0; i < state->producer_count; i++)
+        state->producers[i].topic = places[state->producers[i].topic];
+    for (uint32_t i = 0; i < state->value_count; i++)
+        state->values[i].row.topic = places[state->values[i].row.topic];
+}
+
 /* Both lists of topics as one; then from's rows say its numbers. False without memory. */
 static bool join_topics(struct state *into, struct state *from)
 {
@@ -427,18 +438,8 @@ static bool join_topics(struct state *into, struct state *from)
             others[b++] = count;
         count++;
     }
-    for (uint32_t i = 0; i < into->stream_count; i++)
-        into->streams[i].topic = places[into->streams[i].topic];
-    for (uint32_t i = 0; i < into->producer_count; i++)
-        into->producers[i].topic = places[into->producers[i].topic];
-    for (uint32_t i = 0; i < into->value_count; i++)
-        into->values[i].row.topic = places[into->values[i].row.topic];
-    for (uint32_t i = 0; i < from->stream_count; i++)
-        from->streams[i].topic = others[from->streams[i].topic];
-    for (uint32_t i = 0; i < from->producer_count; i++)
-        from->producers[i].topic = others[from->producers[i].topic];
-    for (uint32_t i = 0; i < from->value_count; i++)
-        from->values[i].row.topic = others[from->values[i].row.topic];
+    renumber(into, places);
+    renumber(from, others);
     assert(count <= most && a == into->topic_count && b == from->topic_count);
     free(into->topics);
     free(places);
@@ -459,34 +460,30 @@ static void set_clock(struct state *state, uint32_t clock_s)
     state->clock_s = clock_s;
 }
 
-static void *joined(void *into, uint32_t count, const void *from, uint32_t more, size_t size)
+/* `rows`: where the pointer to so many stands, which becomes one to those and more behind them. */
+static bool joined(void *rows, uint32_t *count, const void *from, uint32_t more, size_t size)
 {
-    uint8_t *all = realloc(into, ((size_t)count + more + 1) * size);
-    if (all != NULL && more > 0)
-        memcpy(all + count * size, from, more * size);
-    return all;
+    uint8_t *all;
+    memcpy(&all, rows, sizeof all);
+    all = realloc(all, ((size_t)*count + more + 1) * size);
+    if (all == NULL)
+        return false;
+    memcpy(rows, &all, sizeof all);
+    if (more > 0)
+        memcpy(all + *count * size, from, more * size);
+    *count += more;
+    return true;
 }
 
 static bool join_rows(struct state *into, const struct state *from)
 {
-    void *streams = joined(into->streams, into->stream_count, from->streams, from->stream_count,
-                           sizeof *into->streams);
-    if (streams == NULL)
+    if (!joined(&into->streams, &into->stream_count, from->streams, from->stream_count,
+                sizeof *into->streams) ||
+        !joined(&into->producers, &into->producer_count, from->producers, from->producer_count,
+                sizeof *into->producers) ||
+        !joined(&into->values, &into->value_count, from->values, from->value_count,
+                sizeof *into->values))
         return false;
-    into->streams = streams;
-    into->stream_count += from->stream_count;
-    void *producers = joined(into->producers, into->producer_count, from->producers,
-                             from->producer_count, sizeof *into->producers);
-    if (producers == NULL)
-        return false;
-    into->producers = producers;
-    into->producer_count += from->producer_count;
-    void *values = joined(into->values, into->value_count, from->values, from->value_count,
-                          sizeof *into->values);
-    if (values == NULL)
-        return false;
-    into->values = values;
-    into->value_count += from->value_count;
     assert(into->stream_count >= from->stream_count && into->value_count >= from->value_count);
     sort(into->streams, into->stream_count, sizeof *into->streams, by_stream);
     sort(into->producers, into->producer_count, sizeof *into->producers, by_producer);

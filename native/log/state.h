@@ -22,10 +22,9 @@ struct state_header {
     uint32_t topics, streams, producers, values;
     uint32_t prefix_bytes;
     uint32_t clock_s; /* the log's own clock, in seconds since 1970; 0: it does not say */
-    uint32_t slice_first, slice_count; /* not in version 1 */
+    uint32_t slice_first, slice_count;
 };
 _Static_assert(sizeof(struct state_header) == 40, "no padding");
-#define STATE_HEADER_BYTES_1 32u /* of version 1 */
 
 struct stream_row {
     uint32_t topic, slice;
@@ -47,12 +46,11 @@ struct value_row {
     uint64_t offset; /* of the event in its stream */
 };
 _Static_assert(sizeof(struct value_row) == 24, "no padding");
-#define VALUE_ROW_BYTES_1 12u /* of version 1: topic, key_len, value_len */
 
 /* Times of the log's own clock that a row may have: 140,000 years, so that sums do not overflow. */
 #define STATE_TIME_MAX (1LL << 62)
 
-/* Of which slices these bytes say to be the state; false: they do not say (version 1). */
+/* Of which slices these bytes say to be the state; false: they are none. */
 bool state_slices(const uint8_t *bytes, size_t len, uint32_t *first, uint32_t *count);
 /* The state of some of its slices, malloc'd, in one order whatever the order was: a split's child
  * begins with it. Without a prefix. NULL: refused, and *why says for what. */

@@ -130,10 +130,9 @@ static PyObject *Reactor_append_commit(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* barco/_native.pyi says what they do. */
 PyMethodDef reactor_commit_methods[] = {
-    {"check_batch", Reactor_check_batch, METH_VARARGS,
-     "check_batch(slice, batch) -> (count, bytes, lowest token, highest token, latest timestamp)."},
-    {"append_commit", Reactor_append_commit, METH_VARARGS,
-     "append_commit(tag, topic, slice, batches, mark topic, mark key, mark value): one group."},
+    {"check_batch", Reactor_check_batch, METH_VARARGS, NULL},
+    {"append_commit", Reactor_append_commit, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

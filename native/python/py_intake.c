@@ -83,19 +83,13 @@ static PyObject *Reactor_intake_news(PyObject *self, PyObject *none)
                          (unsigned long long)news.committed);
 }
 
+/* barco/_native.pyi says what they do. */
 PyMethodDef reactor_intake_methods[] = {
-    {"adopt_replica", Reactor_adopt_replica, METH_VARARGS,
-     "adopt_replica(fd, group_bytes_max, seal=None) -> id: takes the fd, and the seal's session;"
-     " tells 'frame', 'replica_closed'."},
-    {"pause_replica", Reactor_pause_replica, METH_VARARGS,
-     "pause_replica(id, paused): whether the peer has to wait."},
-    {"close_replica", Reactor_close_replica, METH_VARARGS, "close_replica(id): hangs up."},
-    {"arm_intake", Reactor_arm_intake, METH_VARARGS,
-     "arm_intake(id, fd, gseq, header_crc, committed, seal=None) -> whether what follows that group"
-     " is taken as it comes on this connection, and acknowledged on fd."},
-    {"disarm_intake", Reactor_disarm_intake, METH_NOARGS,
-     "Nothing is taken or acknowledged any more but by Python."},
-    {"intake_news", Reactor_intake_news, METH_NOARGS,
-     "(epoch, taken, its crc, stable, its crc, committed) since the last call, or None."},
+    {"adopt_replica", Reactor_adopt_replica, METH_VARARGS, NULL},
+    {"pause_replica", Reactor_pause_replica, METH_VARARGS, NULL},
+    {"close_replica", Reactor_close_replica, METH_VARARGS, NULL},
+    {"arm_intake", Reactor_arm_intake, METH_VARARGS, NULL},
+    {"disarm_intake", Reactor_disarm_intake, METH_NOARGS, NULL},
+    {"intake_news", Reactor_intake_news, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -64,8 +64,9 @@ static PyObject *Lent_head(PyObject *self, PyObject *none)
     return py_chunk_head(lent->pieces[0].iov_base, lent->pieces[0].iov_len, 0);
 }
 
+/* barco/_native.pyi says what they do. */
 static PyMethodDef lent_methods[] = {
-    {"head", Lent_head, METH_NOARGS, "chunk_info() of the first chunk, which stays where it is."},
+    {"head", Lent_head, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,6 +1,7 @@
 /* The Python face of the reactor: one object for each worker process. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <assert.h>
 #include <malloc.h>
 
 #include "format/group.h"
@@ -451,7 +452,7 @@ static PyObject *Reactor_restore(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
     Py_buffer bytes;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "y*", &bytes))
+    if (reactor == NULL || !PyArg_ParseTuple(args, "z*", &bytes))
         return NULL;
     int status = log_restore(reactor->log, bytes.buf, (size_t)bytes.len);
     reactor_slices_read(reactor);
@@ -613,49 +614,40 @@ static PyObject *get_engine_reason(PyObject *self, void *closure)
 }
 
 static PyGetSetDef reactor_getset[] = {
-    {"engine", get_engine, NULL, "'io_uring' or 'epoll'", NULL},
-    {"engine_reason", get_engine_reason, NULL, "why io_uring is not used; '' where it is", NULL},
+    {"engine", get_engine, NULL, NULL, NULL},
+    {"engine_reason", get_engine_reason, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+/* barco/_native.pyi says what they do. */
 static PyMethodDef reactor_methods[] = {
-    {"close", Reactor_close, METH_NOARGS, "Frees everything; sockets are closed."},
-    {"listen", Reactor_listen, METH_VARARGS,
-     "listen(fd, kind): 0 HTTP, 1 hand-off, 2 HTTP in TLS."},
-    {"attach_peer", Reactor_attach_peer, METH_VARARGS,
-     "attach_peer(peer, fd, seal=None): takes the fd, and the seal's session."},
-    {"adopt_peer", Reactor_adopt_peer, METH_VARARGS,
-     "adopt_peer(fd, peer, seal=None): takes the fd, and the seal's session."},
-    {"set_route", Reactor_set_route, METH_VARARGS,
-     "set_route(first, count, peer, 'host:port'): who leads these slices of the ring; -1:"
-     " nobody."},
-    {"watch", Reactor_watch, METH_VARARGS, "watch(epoll_fd): run() returns when it is readable."},
-    {"run", Reactor_run, METH_VARARGS, "run(timeout) -> (selector readable, upcalls)."},
-    {"respond", Reactor_respond, METH_VARARGS,
-     "respond(request_id, status, headers, body) -> whether the client is still there."},
-    {"connected", Reactor_connected, METH_VARARGS,
-     "connected(request_id) -> whether its connection stands, and the client's side is open."},
-    {"append", Reactor_append, METH_VARARGS, "append(tag, topic, slice, key, value)."},
-    {"add_segment", Reactor_add_segment, METH_VARARGS, "add_segment(index, fd, capacity)."},
-    {"restore", Reactor_restore, METH_VARARGS, "restore(snapshot)."},
-    {"apply_group", Reactor_apply_group, METH_VARARGS, "apply_group(group)."},
-    {"open_generation", Reactor_open_generation, METH_VARARGS, "open_generation(parents)."},
-    {"drain", Reactor_drain, METH_NOARGS, "No new connections or events from now on."},
-    {"seal", Reactor_seal, METH_NOARGS, "Appends the empty SEAL group, if the log is idle."},
-    {"idle", Reactor_idle, METH_NOARGS, "True when nothing waits, is being written or being sent."},
-    {"bound_state", Reactor_bound_state, METH_VARARGS,
-     "bound_state(bytes_max) -> bytes now; beyond it clients add no topics, producers, keys."},
-    {"set_disk_full", Reactor_set_disk_full, METH_VARARGS,
-     "set_disk_full(full): produces answer 507 once the current segment is nearly used up."},
-    {"shed", Reactor_shed, METH_VARARGS,
-     "shed(bytes) -> bytes of answers freed: connections that read nothing are closed."},
-    {"add_host", Reactor_add_host, METH_VARARGS,
-     "add_host(name): once there is one, Host and Origin have to be known ('*': all are)."},
-    {"notify", Reactor_notify, METH_VARARGS, "notify(on): 'stable' upcalls."},
+    {"close", Reactor_close, METH_NOARGS, NULL},
+    {"listen", Reactor_listen, METH_VARARGS, NULL},
+    {"attach_peer", Reactor_attach_peer, METH_VARARGS, NULL},
+    {"adopt_peer", Reactor_adopt_peer, METH_VARARGS, NULL},
+    {"set_route", Reactor_set_route, METH_VARARGS, NULL},
+    {"watch", Reactor_watch, METH_VARARGS, NULL},
+    {"run", Reactor_run, METH_VARARGS, NULL},
+    {"respond", Reactor_respond, METH_VARARGS, NULL},
+    {"connected", Reactor_connected, METH_VARARGS, NULL},
+    {"append", Reactor_append, METH_VARARGS, NULL},
+    {"add_segment", Reactor_add_segment, METH_VARARGS, NULL},
+    {"restore", Reactor_restore, METH_VARARGS, NULL},
+    {"apply_group", Reactor_apply_group, METH_VARARGS, NULL},
+    {"open_generation", Reactor_open_generation, METH_VARARGS, NULL},
+    {"drain", Reactor_drain, METH_NOARGS, NULL},
+    {"seal", Reactor_seal, METH_NOARGS, NULL},
+    {"idle", Reactor_idle, METH_NOARGS, NULL},
+    {"bound_state", Reactor_bound_state, METH_VARARGS, NULL},
+    {"set_disk_full", Reactor_set_disk_full, METH_VARARGS, NULL},
+    {"shed", Reactor_shed, METH_VARARGS, NULL},
+    {"add_host", Reactor_add_host, METH_VARARGS, NULL},
+    {"notify", Reactor_notify, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
-static PyMethodDef all_methods[64];
+#define METHODS_MAX 80
+static PyMethodDef all_methods[METHODS_MAX + 1]; /* the last one ends them */
 
 static PyType_Slot reactor_slots[] = {
     {Py_tp_init, Reactor_init},
@@ -675,21 +667,17 @@ static PyType_Spec reactor_spec = {
 
 int py_reactor_init(PyObject *module)
 {
+    const PyMethodDef *const tables[] = {
+        reactor_methods,        reactor_read_methods,   reactor_commit_methods,
+        reactor_access_methods, reactor_intake_methods, reactor_replica_methods,
+        reactor_tls_methods,
+    };
     int count = 0;
-    for (PyMethodDef *def = reactor_methods; def->ml_name != NULL; def++)
-        all_methods[count++] = *def;
-    for (PyMethodDef *def = reactor_read_methods; def->ml_name != NULL; def++)
-        all_methods[count++] = *def;
-    for (PyMethodDef *def = reactor_commit_methods; def->ml_name != NULL; def++)
-        all_methods[count++] = *def;
-    for (PyMethodDef *def = reactor_replica_methods; def->ml_name != NULL; def++)
-        all_methods[count++] = *def;
-    for (PyMethodDef *def = reactor_access_methods; def->ml_name != NULL; def++)
-        all_methods[count++] = *def;
-    for (PyMethodDef *def = reactor_intake_methods; def->ml_name != NULL; def++)
-        all_methods[count++] = *def;
-    for (PyMethodDef *def = reactor_tls_methods; def->ml_name != NULL; def++)
-        all_methods[count++] = *def;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        for (const PyMethodDef *def = tables[i]; def->ml_name != NULL; def++) {
+            assert(count < METHODS_MAX);
+            all_methods[count++] = *def;
+        }
     PyObject *type = PyType_FromSpec(&reactor_spec);
     if (type == NULL)
         return -1;

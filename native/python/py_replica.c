@@ -185,29 +185,19 @@ static PyObject *Reactor_send_group(PyObject *self, PyObject *args)
     return py_seal_taken(result);
 }
 
+/* barco/_native.pyi says what they do. */
 PyMethodDef reactor_replica_methods[] = {
-    {"begin_generation", Reactor_begin_generation, METH_VARARGS,
-     "begin_generation(epoch, session, followers=True): another generation, from group 1 on."
-     " Without followers what is stable is committed, and only the first group is told."},
-    {"set_slices", Reactor_set_slices, METH_VARARGS,
-     "set_slices(first, last): of the token range, between two generations."},
-    {"follow", Reactor_follow, METH_NOARGS, "Groups come from a leader from now on."},
-    {"take_group", Reactor_take_group, METH_VARARGS,
-     "take_group(bytes) -> taken | wait | gap | strange | damaged | closed."},
-    {"kept", Reactor_kept, METH_VARARGS,
-     "kept(gseq): groups up to this one may be written together; a start would restore them."},
-    {"load_segment", Reactor_load_segment, METH_VARARGS,
-     "load_segment(index, fd, capacity): the last one of a generation that goes on."},
-    {"load_group", Reactor_load_group, METH_VARARGS, "load_group(group): the next one in it."},
-    {"replicated", Reactor_replicated, METH_VARARGS,
-     "replicated(gseq): the leader's followers', or the leader's committed."},
-    {"drain_generation", Reactor_drain_generation, METH_NOARGS,
-     "No group is built or taken any more; calls that wait go on waiting."},
-    {"tell_settled", Reactor_tell_settled, METH_NOARGS,
-     "Once, as soon as no append is under way: upcall 'settled'."},
-    {"fence", Reactor_fence, METH_NOARGS, "No append and no acknowledgement any more."},
-    {"send_group", Reactor_send_group, METH_VARARGS,
-     "send_group(socket, head, pos, length, sent, seal=None) -> bytes more sent | None: no longer"
-     " in memory."},
+    {"begin_generation", Reactor_begin_generation, METH_VARARGS, NULL},
+    {"set_slices", Reactor_set_slices, METH_VARARGS, NULL},
+    {"follow", Reactor_follow, METH_NOARGS, NULL},
+    {"take_group", Reactor_take_group, METH_VARARGS, NULL},
+    {"kept", Reactor_kept, METH_VARARGS, NULL},
+    {"load_segment", Reactor_load_segment, METH_VARARGS, NULL},
+    {"load_group", Reactor_load_group, METH_VARARGS, NULL},
+    {"replicated", Reactor_replicated, METH_VARARGS, NULL},
+    {"drain_generation", Reactor_drain_generation, METH_NOARGS, NULL},
+    {"tell_settled", Reactor_tell_settled, METH_NOARGS, NULL},
+    {"fence", Reactor_fence, METH_NOARGS, NULL},
+    {"send_group", Reactor_send_group, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

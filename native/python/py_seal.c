@@ -120,9 +120,9 @@ static PyObject *Seals_begin(PyObject *self, PyObject *args)
     return PyErr_NoMemory();
 }
 
+/* barco/_native.pyi says what they do. */
 static PyMethodDef seals_methods[] = {
-    {"begin", Seals_begin, METH_VARARGS,
-     "begin(client, name) -> Seal: a session that both ends call by that name."},
+    {"begin", Seals_begin, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -222,13 +222,10 @@ static PyObject *Seal_flush(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef seal_methods[] = {
-    {"shake", Seal_shake, METH_VARARGS,
-     "shake(record) -> what is to be sent: one record of the other end, none to begin with."
-     " ValueError: why it is over; unsent() tells the other end."},
-    {"unsent", Seal_unsent, METH_NOARGS, "What is to be sent still; it counts as sent then."},
-    {"send", Seal_send, METH_VARARGS,
-     "send(fd, head, data, sent) -> bytes more taken of the two together; 0: the socket is full."},
-    {"flush", Seal_flush, METH_VARARGS, "flush(fd) -> whether all that was taken is the socket's."},
+    {"shake", Seal_shake, METH_VARARGS, NULL},
+    {"unsent", Seal_unsent, METH_NOARGS, NULL},
+    {"send", Seal_send, METH_VARARGS, NULL},
+    {"flush", Seal_flush, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -435,38 +435,25 @@ static void test_rows_of_others(void)
     shard_free(shard);
 }
 
-/* Of version 1 the slice of a value is found in its key. */
-static void test_the_version_before(void)
+/* Nothing of a shard is changed by what it can not read. */
+static void test_another_version(void)
 {
-    const uint32_t head[8] = {STATE_MAGIC, 1, 3, 0, 0, 3, 0, 0};
-    uint8_t bytes[512], *at = bytes;
-    memcpy(at, head, sizeof head);
-    at += sizeof head;
-    const char *topics[] = {"__offsets", "__commits", "__topics"};
-    for (int i = 0; i < 3; i++) {
-        *at++ = (uint8_t)strlen(topics[i]);
-        *at++ = 0;
-        memcpy(at, topics[i], strlen(topics[i]));
-        at += strlen(topics[i]);
-    }
-    const struct {
-        const char *key;
-        uint32_t len;
-    } keys[] = {{"g\0t\0" "6", 5}, {"5.12", 4}, {"t", 1}};
-    for (uint32_t i = 0; i < 3; i++) {
-        const uint32_t row[3] = {i, keys[i].len, 1};
-        memcpy(at, row, sizeof row);
-        memcpy(at + sizeof row, keys[i].key, keys[i].len);
-        at += sizeof row + keys[i].len;
-        *at++ = 'v';
-    }
     struct shard *shard = shard_new(4, 4);
-    CHECK(shard_restore(shard, bytes, (size_t)(at - bytes)) == 0);
-    uint32_t slices[3] = {0};
-    for (uint32_t i = 0; i <= shard->compacted_mask; i++)
-        if (shard->compacted[i].bytes != NULL)
-            slices[shard->compacted[i].topic] = shard->compacted[i].slice;
-    CHECK(slices[0] == 6 && slices[1] == 5 && slices[2] == 4);
+    struct stream *stream = shard_stream(shard, shard_topic_make(shard, "a", 1), 5);
+    produce(shard, stream, 1, NOW);
+    size_t len;
+    uint8_t *bytes = shard_snapshot(shard, NULL, 0, NOW, &len);
+    CHECK(shard_restore(shard, bytes, len) == 0 && shard->producer_count == 1);
+    for (uint32_t version = 0; version < 4; version++) {
+        memcpy(bytes + 4, &version, sizeof version);
+        CHECK(shard_restore(shard, bytes, len) == (version == STATE_VERSION ? 0 : -1));
+        CHECK(shard_adopt(shard, bytes, len) == (version == STATE_VERSION ? 0 : -1));
+        CHECK(shard->producer_count == 1);
+    }
+    CHECK(shard_adopt(shard, NULL, 0) == 0); /* none at all: of its own slices nothing is known */
+    CHECK(shard->producer_count == 0 && shard->slice_first == 4 && shard->slice_count == 4);
+    CHECK(shard_stream_get(shard, shard->topics[0], 5) == NULL);
+    free(bytes);
     shard_free(shard);
 }
 
@@ -479,6 +466,6 @@ int main(void)
     test_two_full_tables();
     test_what_is_forged();
     test_rows_of_others();
-    test_the_version_before();
+    test_another_version();
     return 0;
 }

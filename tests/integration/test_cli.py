@@ -37,6 +37,7 @@ def test_a_first_quarter_of_an_hour(broker: RunningBroker, tmp_path: Path) -> No
 
     assert ok_json("status")["status"]["status"] == "ready"
     assert "io_uring" in ok("status") or "epoll" in ok("status")
+    assert "a single broker has the only copy" in ok("top", "--once")
     ok("produce", "greetings", given=b'{"hello": 1}\n')
     assert ok("consume", "greetings", "--values") == '{"hello": 1}\n'
     file = tmp_path / "in.ndjson"

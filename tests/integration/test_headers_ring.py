@@ -26,8 +26,8 @@ NDJSON = "application/x-ndjson"
 OLD = """import sys
 import barco.model.options as options
 options.LOG_FORMATS = (1,)
-from barco.supervisor.files.notes import Notes
-Notes._is_open = lambda *asked: False
+from barco.supervisor.files.notes import DirectoryNotes
+DirectoryNotes._is_open = lambda *asked: False
 import runpy
 sys.argv[0] = "barco"
 runpy.run_module("barco", run_name="__main__")

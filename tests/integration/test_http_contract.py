@@ -347,7 +347,7 @@ def test_methods_and_unknown_paths(contract: RunningBroker) -> None:
         answer = contract.request("PATCH", path)
         assert (answer.status, answer.headers["allow"]) == (405, allowed)
         assert answer.headers["content-type"] == PROBLEM
-    for path in ("/", "/v2", "/v1/topic", "/v1/topic/t", "/v1/topic/a/b/messages", "/statusx"):
+    for path in ("//", "/v2", "/v1/topic", "/v1/topic/t", "/v1/topic/a/b/messages", "/statusx"):
         answer = contract.request("GET", path)
         assert (answer.status, answer.headers["content-type"]) == (404, PROBLEM), path
         assert {"type", "title", "status"} <= set(answer.json)
@@ -372,7 +372,11 @@ def test_topics_that_have_to_be_made(start_broker: Callable[..., RunningBroker])
             path = "/v1/topic/unknown/messages"
             answer = broker.request("POST", path, {"partitionKey": number}, body=b"1", shard=shard)
             assert (answer.status, answer.headers["content-type"]) == (404, PROBLEM)
+    query = {"consumerId": "c", "group": "g", "topic": "unknown"}
+    assert broker.request("PUT", "/v1/consumer/register", query).status == 404
     assert broker.request("PUT", "/v1/topics/known").status in (200, 201)
+    query["topic"] = "known"
+    assert broker.request("PUT", "/v1/consumer/register", query).status == 200
     for shard in (0, 1):
         for number in range(4):
             path = "/v1/topic/known/messages"

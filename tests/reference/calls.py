@@ -24,6 +24,14 @@ COMMIT = {"state": "prepared", "attempts": [], "rows": {"t": {"0": 1}}}
 
 CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
     ("GET", "/ready"): ("/ready", "", None, {*SOMEBODY, "no token", "wrong token"}),
+    ("GET", "/"): ("/", "", None, {*SOMEBODY, "no token", "wrong token"}),
+    ("GET", "/console"): ("/console", "", None, {*SOMEBODY, "no token", "wrong token"}),
+    ("GET", "/console/{file}"): (
+        *("/console/console.js", "", None),
+        {*SOMEBODY, "no token", "wrong token"},
+    ),
+    ("GET", "/v1/health"): ("/v1/health", "", None, {"measures"}),
+    ("GET", "/v1/figures"): ("/v1/figures", "", None, {"measures"}),
     ("GET", "/status"): ("/status", "", None, {"measures"}),
     ("GET", "/metrics"): ("/metrics", "", None, {"measures"}),
     ("GET", "/v1/brokers"): ("/v1/brokers", "", None, set(SOMEBODY)),
@@ -87,6 +95,8 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
         {"produces"},
     ),
     ("PUT", "/v1/writes/{writer}/{batch}"): ("/v1/writes/w/0", "", COMMIT, {"produces"}),
+    ("GET", "/v1/writes/{writer}"): ("/v1/writes/w", "", None, {"produces", "elsewhere"}),
+    ("DELETE", "/v1/writes/{writer}"): ("/v1/writes/w", "", None, {"produces", "elsewhere"}),
     ("GET", "/v1/writes/{writer}/{batch}"): (
         *("/v1/writes/w/0", "", None),
         {"produces", "elsewhere"},

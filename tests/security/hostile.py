@@ -44,7 +44,7 @@ NASTY: tuple[Any, ...] = (
 OPERATIONS = (
     *("ping", "poll", "wait", "commit", "goodbye", "revoke", "start_group", "groups", "positions"),
     *("seek", "forget", "read", "plan", "topics", "topic_apply", "stats", "leaders", "staged"),
-    *("staged_piece", "none"),
+    *("staged_piece", "note", "note_set", "note_forget", "none"),
 )
 
 

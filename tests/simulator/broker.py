@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from barco.cluster.logs.driving import expired
 from barco.cluster.replica.replica import Replica, Settings
 from barco.cluster.state import effects as do
 from barco.cluster.state import events as on
@@ -221,9 +222,9 @@ class Broker(Carrier):
         gid, ordinal = effect.gid, effect.ordinal
         begin, tail = self.disk.begins.get(gid, 1), self.tail_of(gid)
         if effect.first < begin:
-            if tail is not None:
-                crc = self.disk.log(gid)[begin - 2].header_crc if begin <= tail else 0
-                self.world.send(self, ordinal, Expired(gid, begin, crc))
+            crc = self.disk.log(gid)[begin - 2].header_crc if begin <= (tail or 0) else 0
+            if (answer := expired(effect, begin, crc, tail)) is not None:
+                self.world.send(self, ordinal, answer)
             return
         last = min(effect.last, effect.first + FETCH_GROUPS_MAX)
         for head in self.disk.log(gid)[effect.first - 1 : last]:

@@ -20,14 +20,14 @@ from barco.cluster.state import events as on
 from barco.model.generation import Generation, Gid, GroupHead
 from barco.protocol.append_frame import Append
 
+from .mending import MEND_SECONDS, Mending
+
 if TYPE_CHECKING:
-    from .disk import Disk
     from .images import Recovery
     from .intake import Intake
-    from .world import World
 
 PIPELINE = 3
-MEND_SECONDS, STATE_TRIES = 0.5, 20
+STATE_TRIES = 20
 NOTE_SECONDS = 0.002
 """Until it is noted that a generation is whole; a crash may come first."""
 
@@ -46,15 +46,10 @@ def copy_logs(logs: Logs, tail_of: Callable[[Gid], int | None]) -> Logs:
 _CHANGES = (dict, set, deque, list)
 
 
-class Carrier:
+class Carrier(Mending):
     """The part of a broker below its replica."""
 
-    world: World
-    disk: Disk
-    ordinal: int
-    life: int
     replica: Replica | None
-    paused: bool
     recovery: Recovery
     intake: Intake
     step: Callable[[on.Event], None]
@@ -76,6 +71,10 @@ class Carrier:
         """By token, as the driver of each range has it."""
         self.shown: dict[int, int] = {}
         """Up to where the core shows what it has, by token."""
+        self.awaited: set[int] = set()
+        """Tokens of whose core it is to be told when nothing is under way any more."""
+        self.here: dict[int, tuple[object, ...]] = {}
+        """By token, of what it was last seen that it can be read here."""
         self.failing = False
         """The next write or sync fails."""
         self.refuses: dict[int, int] = {}
@@ -94,38 +93,7 @@ class Carrier:
                 self.role(token).adopt(current, stable, self.tail_of(current))
                 self.shown[token] = stable
             self.own(token).adopt(current, stable, [g for g in sealed if g.token == token])
-        self._look_again(self.life)
-
-    # --- What has ended, and is damaged -----------------------------------------------------
-
-    def _look_again(self, life: int) -> None:
-        if self.disk.damaged():
-            self.world.at(self.world.time + MEND_SECONDS, self.look_after, life)
-
-    def look_after(self, life: int) -> None:
-        """It is repaired in place, from whoever has it (`storage.scrub`)."""
-        if life == self.life:
-            for gid in [] if self.paused else self.disk.damaged():
-                self.mend(gid)
-            self._look_again(life)
-
-    def mend(self, gid: Gid) -> None:
-        """The groups up to its tail, if somebody in reach has them."""
-        disk, world = self.disk, self.world
-        mine, tail = disk.log(gid), disk.sealed[gid]
-        crc = mine[-1].header_crc if mine else 0
-        for broker in world.brokers:
-            other, link = broker.disk, (self.ordinal, broker.ordinal)
-            reached = broker.replica is not None and not world.cuts & {link, link[::-1]}
-            first = len(mine) + 1
-            if not reached or not other.holds(gid, tail) or other.begins.get(gid, 1) > first:
-                continue
-            groups = other.log(gid)[len(mine) : tail]
-            if groups and groups[0].prev_crc == crc:
-                disk.put(gid, groups)
-                world.seen.note("what has ended is mended")
-                world.oracle.stored(self, gid, mine)
-                return
+        self.look_again(self.life)
 
     def forget(self) -> None:
         """The process is gone."""
@@ -133,6 +101,8 @@ class Carrier:
         self.shut.clear()
         self.leads.clear()
         self.roles, self.shown = {}, {}
+        self.awaited.clear()
+        self.here.clear()
 
     def role(self, token: int) -> Role:
         """What this process is to this range."""
@@ -154,6 +124,16 @@ class Carrier:
                 self.intake.arm(logs.current, steady)
             if role.readable(replica, logs):
                 self.world.oracle.readable(self, logs.current, self.shown.get(token, 0))
+            self._read(token, role, logs)
+
+    def _read(self, token: int, role: Role, logs: Logs) -> None:
+        """What readers find here of generations that have ended, whenever that changes."""
+        replica = self.replica
+        assert replica is not None, "what is over lets nobody read"
+        key = (replica.decisions(), role.unread(replica, logs), logs.current)
+        if self.here.get(token) != key:
+            self.here[token] = key
+            self.world.oracle.ended(self, token, key[1] | {logs.current})
 
     def logs_of(self, token: int) -> Logs:
         """The machine of this range."""
@@ -284,7 +264,8 @@ class Carrier:
             self.commit_alone(gid, last)
         elif not self.world.early_stable:
             self.tell(gid.token, le.Landed(last.gseq, last.header_crc, gid.epoch))
-        if logs.waits():
+        if gid.token in self.awaited and self.core(gid.token).settled:
+            self.awaited.discard(gid.token)
             self.tell(gid.token, le.Look())
 
     def build(self, gid: Gid) -> bool:
@@ -432,6 +413,12 @@ class Carrier:
     def _hear(self, token: int, effect: le.Hear) -> None:
         self._soon(token, le.Heard())
 
+    def _await(self, token: int, effect: le.AwaitCore) -> None:
+        self.awaited.add(token)
+
+    def _look(self, token: int, effect: le.LookAgain) -> None:
+        self._soon(token, le.Look())
+
     def _rests(self, token: int, effect: le.Rests) -> None:
         gid = effect.gid
         self.leads.pop(gid, None)
@@ -457,26 +444,26 @@ class Carrier:
 
     def _lead(self, effect: do.Lead) -> None:
         self.world.oracle.led(self, effect.generation)
-        self.role(effect.generation.gid.token).leads(effect.generation)
-        self.tell(effect.generation.gid.token, effect)
+        self._carry(effect.generation.gid.token, effect)
 
     def _follow(self, effect: do.Follow) -> None:
-        token = effect.generation.gid.token
         self.world.oracle.followed(self, effect.generation)
-        self.role(token).follows(effect.generation, self.logs_of(token).current)
-        self.tell(token, effect)
+        self._carry(effect.generation.gid.token, effect)
 
     def _stop_leading(self, effect: do.StopLeading) -> None:
         self.leads.pop(effect.gid, None)
-        self.tell(effect.gid.token, effect)
-        self.role(effect.gid.token).stops(effect.gid)
+        self._of_log(effect)
 
     def _skip(self, effect: do.Skip) -> None:
         self.world.oracle.skipped[self.disk.identity, effect.gid] = effect.first
-        self.tell(effect.gid.token, effect)
+        self._of_log(effect)
 
-    def _of_log(self, effect: do.Drain | do.Seal) -> None:
-        self.tell(effect.gid.token, effect)
+    def _of_log(self, effect: do.Drain | do.Seal | do.StopLeading | do.Skip) -> None:
+        self._carry(effect.gid.token, effect)
+
+    def _carry(self, token: int, effect: le.EffectOfReplica) -> None:
+        tell = functools.partial(self.tell, token)
+        self.role(token).carries(effect, self.logs_of(token).current, tell)
 
 
 _DO = {
@@ -494,6 +481,8 @@ _DO = {
     le.FollowIn: "_nothing",
     le.OpenIn: "_open_in",
     le.Hear: "_hear",
+    le.AwaitCore: "_await",
+    le.LookAgain: "_look",
     le.Rests: "_rests",
     le.Tell: "_tell",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from barco.model.generation import (
@@ -345,6 +345,17 @@ class Oracle:
             own = self.generations[each].has_member(me) and each.token == gid.token
             if own and each not in broker.disk.sealed:
                 self.fail("D7", f"broker {broker.ordinal} lets read {gid} without {each}")
+
+    def ended(self, broker: Broker, token: int, besides: Container[Gid | None]) -> None:
+        """D7: of what has ended, as it knows, and is not said to be lacking, all is here."""
+        replica, me = broker.replica, broker.disk.identity
+        assert replica is not None, "what is over lets nobody read"
+        for gid, successor in replica.journal().decided.items():
+            here = gid.token == token and gid not in besides
+            if not here or gid not in self.generations or not self.generations[gid].has_member(me):
+                continue
+            if broker.disk.sealed.get(gid) != successor.tail:
+                self.fail("D7", f"broker {broker.ordinal} lets read {gid}, which is not whole here")
 
     def _was_committed(self, broker: Broker, gid: Gid, gseq: int) -> bool:
         """Whether two of three have left this group out since, and this one has not heard of it."""

@@ -87,6 +87,49 @@ class Unlisted(Lacking):
         return not replica.catching_up()
 
 
+class LackingIsRead(Role):
+    """What lacks groups here is looked for here."""
+
+    def unread(self, replica: Replica, logs: Logs) -> frozenset[Gid]:
+        return super().unread(replica, logs) - replica.lacking()
+
+
+class SealingIsRead(Role):
+    """What all groups have come of is looked for here, though no list has it yet."""
+
+    def unread(self, replica: Replica, logs: Logs) -> frozenset[Gid]:
+        return super().unread(replica, logs) - replica.arrived() - logs.sealing
+
+
+class FollowsLater(Role):
+    """It shows, for one event more, what it showed before it followed."""
+
+    def follows(self, generation: Generation, current: Gid | None) -> None:
+        name, unshown = self.name, self.unshown
+        super().follows(generation, current)
+        self.name, self.unshown = name, unshown
+
+
+class LeadsEarly(Role):
+    """It leads before the core has opened anything."""
+
+    def leads(self, generation: Generation) -> None:
+        super().leads(generation)
+        self.name, self.unshown, self.restored = LEADER, None, None
+
+    def opened(self, generation: Generation) -> bool:
+        return True
+
+
+class NeverLooks(Logs):
+    """Nobody is told that the core rests."""
+
+    def waits(self) -> bool:
+        return False
+
+
+ALONE = {"one": True, "native": True, "liveness": True}
+"""Where the core tells of no group."""
 MUTANTS = (
     (Mutant(31, "news after the step", course=NewsAfter), 16, "I5", {"native": True}),
     (Mutant(32, "told after the end", course=Deaf), 9, "what is over", {}),
@@ -96,14 +139,19 @@ MUTANTS = (
     (Mutant(36, "shown by any commit", role=AnyCommit), 5, "D7", {"expire": True}),
     (Mutant(37, "shown with a gap", role=Lacking), 5, "D7", {"expire": True}),
     (Mutant(38, "shown and not listed", role=Unlisted), 5, "D7", {"expire": True}),
+    (Mutant(39, "read with a gap", role=LackingIsRead), 5, "D7", {"expire": True}),
+    (Mutant(40, "read and not listed", role=SealingIsRead), 4, "D7", {"expire": True}),
+    (Mutant(41, "follows later", role=FollowsLater), 0, "D7", {}),
+    (Mutant(42, "leads early", role=LeadsEarly), 2, "D7", {}),
+    (Mutant(43, "nobody looks", logs=NeverLooks), 38, "liveness", ALONE),
 )
 """With the seed that is known to catch it, and by what."""
 
 
 def found_in(seed: int, mutant: Mutant | None, how: dict[str, Any]) -> str:
-    how = {"native": False, **how}
+    how = {"native": False, "liveness": False, **how}
     try:
-        found = run(seed, SECONDS, mutant=mutant, liveness=False, **how).violation
+        found = run(seed, SECONDS, mutant=mutant, **how).violation
     except AssertionError as error:  # A machine, or a broker, notices it itself.
         return str(error)
     return str(found) if found is not None else ""

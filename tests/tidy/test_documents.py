@@ -133,7 +133,7 @@ def keys_of(path: str, *functions: str) -> set[str]:
 
 
 def fields_of_the_status() -> set[str]:
-    fields = keys_of("workers/http/handlers/status.py", "_looked", "_peers", "_routes")
+    fields = keys_of("workers/http/handlers/status.py", "told", "_peers", "_routes")
     fields |= keys_of("workers/http/handlers/standing.py", "look", "_role")
     fields |= keys_of("workers/process/sealing.py", "status", "status_between")
     fields |= keys_of("workers/replication/figures.py", "status_of", "_blame")

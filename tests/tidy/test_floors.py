@@ -16,6 +16,7 @@ FLOORS = (
         "barco.sections",
         "barco.config",
         "barco.log",
+        "barco.console",
         "barco.protocol",
         "barco.mutual",
     ),

@@ -21,6 +21,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "barco.sections": VALUES,
     "barco.settings_file": VALUES,
     "barco.log": VALUES,
+    "barco.console": (),
     "barco.protocol": BYTES,
     "barco.mutual": BYTES,
     "barco.cluster": BYTES,
@@ -90,7 +91,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # A worker hosts the replicas of its shard: pure machines that it drives.
     "barco.cli.commands.spark_load": (*BYTES, "barco", "barco.cli", "barco.client", "barco.spark"),
     "barco.workers": (*BYTES, "barco", "barco.log", "barco.mutual", "barco.cluster"),
-    "barco.workers.http": (*BYTES, "barco", "barco.log", "barco.workers"),
+    "barco.workers.http": (*BYTES, "barco", "barco.log", "barco.console", "barco.workers"),
 }
 NOT_EVEN_SO = {
     "barco.workers.http": ("barco.workers.storage", "barco.workers.replication"),

@@ -9,7 +9,7 @@ import barco
 
 def produce() -> None:
     """From a thread."""
-    with barco.Producer("127.0.0.1:9250", linger_s=0.01) as producer:
+    with barco.Producer("127.0.0.1:9250", linger_ms=10) as producer:
         assert_type(producer, barco.Producer)
         delivery = producer.send("trips", b"{}", key="taxi", timestamp_us=1)
         ack = delivery.result(5.0)
@@ -66,3 +66,31 @@ def refused() -> None:
         producer.send(b"trips", b"1")  # type: ignore[arg-type]
     with barco.Consumer("trips") as consumer:
         consumer.poll("soon")  # type: ignore[arg-type]
+    barco.Consumer("trips", start="ealiest")  # type: ignore[arg-type]
+    barco.Consumer("trips", sesion_seconds=5)  # type: ignore[call-arg]
+    barco.AsyncConsumer("trips", session_seconds="5")  # type: ignore[arg-type]
+    barco.Producer(linger_s=0.01)  # type: ignore[call-arg]
+    barco.AsyncProducer(compress=None)  # type: ignore[arg-type]
+    barco.read("trips", start="tomorrow")  # type: ignore[arg-type]
+    barco.AsyncReader("trips", folow=True)  # type: ignore[call-arg]
+
+
+def pipe() -> None:
+    """From a thread."""
+
+    def function(event: barco.Event) -> barco.Output | None:
+        return barco.Output(event.value, key=event.key, timestamp_us=event.timestamp_us)
+
+    pipeline = barco.Pipeline("a", "b", "p", batch_seconds=1.0, start="latest")
+    assert_type(pipeline.run(function, to_end=True), barco.PipelineProgress)
+    pipeline.run(lambda event: [barco.Output(event.value)])
+
+
+async def pipe_in_a_loop() -> None:
+    """With asyncio."""
+
+    async def function(event: barco.Event) -> list[barco.Output]:
+        return [barco.Output(event.value, topic="c")]
+
+    progress = await barco.AsyncPipeline(["a", "b"], "c", "p").run(function)
+    assert_type(progress.written, int)

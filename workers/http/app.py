@@ -15,6 +15,7 @@ from barco.workers.http.base.known import check_parameters
 from barco.workers.http.base.messages import Request, Response, parse_query, problem_response
 from barco.workers.http.base.needs import Need
 from barco.workers.http.base.routes import Router
+from barco.workers.http.handlers.console import Console
 from barco.workers.http.handlers.consume import Consume
 from barco.workers.http.handlers.groups import GroupRoutes
 from barco.workers.http.handlers.growing import Growing
@@ -31,9 +32,8 @@ from barco.workers.seams import SiblingsLike, SupervisorLike
 Handler = Callable[[Request], Awaitable[Response]]
 
 _ALWAYS = {f"status.{name}" for name in ("status", "ready", "brokers", "metrics", "openapi")}
+_ALWAYS |= {f"console.{name}" for name in ("home", "page", "file")}
 """Answered before the shard is open as well."""
-
-_OPEN_PATH = "/ready"
 _ADMINISTRATION = ("/v1/topics", "/v1/groups", "/v1/topology", "/v1/users")
 """What is changed there is told in the log."""
 
@@ -41,6 +41,11 @@ NOBODY = User("")
 """Whoever asks for what is open: nothing is granted to nobody."""
 
 _log = logging.getLogger("barco.http")
+
+
+def is_open(path: str) -> bool:
+    """Whether nobody has to show anything for a path; `access.c` has the same list."""
+    return path in ("/ready", "/", "/console") or path.startswith("/console/")
 
 
 def token_in(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
@@ -65,8 +70,10 @@ class App:
         self._router = Router(ROUTES)
         self.audit = Audit()
         """What is told of who was refused."""
+        status = Status(self._context, ROUTES)
         parts = {
-            "status": Status(self._context, ROUTES),
+            "status": status,
+            "console": Console(self._context, status),
             "consume": Consume(self._context),
             "read": Read(self._context),
             "topics": Topics(self._context),
@@ -154,8 +161,9 @@ class App:
         headers: Sequence[tuple[bytes, bytes]],
         body: bytes,
     ) -> Response:
-        user = None if path == _OPEN_PATH else self._who(headers)
-        if user is None and path != _OPEN_PATH:
+        opened = is_open(path)
+        user = None if opened else self._who(headers)
+        if user is None and not opened:
             raise _unauthorized()
         route, variables, allowed = self._router.find(method, path)
         if route is None:

@@ -58,6 +58,11 @@ that up. A consumer's id is the user's own."""
 
 NEEDS = {
     ("GET", "/ready"): Need((), open=True),
+    ("GET", "/"): Need((), open=True),
+    ("GET", "/console"): Need((), open=True),
+    ("GET", "/console/{file}"): Need((), open=True),
+    ("GET", "/v1/health"): Need((METRICS,)),
+    ("GET", "/v1/figures"): Need((METRICS,)),
     ("GET", "/status"): Need((METRICS,)),
     ("GET", "/metrics"): Need((METRICS,)),
     ("GET", "/v1/brokers"): _ANYBODY,
@@ -83,6 +88,8 @@ NEEDS = {
     ("PUT", "/v1/groups/{group}/positions"): Need((CONSUME,), _moved),
     ("PUT", "/v1/writes/{writer}/{batch}/staged"): Need((PRODUCE,), _staged),
     ("PUT", "/v1/writes/{writer}/{batch}"): Need((PRODUCE,), _written),
+    ("GET", "/v1/writes/{writer}"): Need((PRODUCE,)),
+    ("DELETE", "/v1/writes/{writer}"): Need((PRODUCE,)),
     ("GET", "/v1/writes/{writer}/{batch}"): Need((PRODUCE,)),
     ("DELETE", "/v1/writes/{writer}/{batch}"): Need((PRODUCE,)),
     ("GET", "/v1/users"): Need((USERS,)),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.render import COLUMNS, CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
+from barco.workers.http.table_console import CONSOLE_ROUTES
 from barco.workers.http.table_growing import GROWING_ROUTES
 from barco.workers.http.table_produce import PRODUCE
 from barco.workers.http.table_users import USER_ROUTES
@@ -78,7 +79,10 @@ _EVENTS = Route(
     "Events of one slice from a place on. Barco-Next-Cursor says where to go on.",
     "read",
     (
-        Parameter("from", "A cursor, earliest (else), latest or timestamp:<µs>."),
+        Parameter(
+            "from",
+            "A cursor, earliest (else), latest, timestamp:<µs> or a time (2026-01-31T12:00:00Z).",
+        ),
         Parameter("to", "Where to stop, in the same words; else at the end."),
         _MAX_BYTES,
         _WAIT,
@@ -218,7 +222,7 @@ _GROUPS = (
                 "properties": {
                     "topic": {"type": "string"},
                     "to": {
-                        "description": "earliest, latest, timestamp:<µs> or cursors by slice.",
+                        "description": "earliest, latest, timestamp:<µs>, a time, or cursors.",
                         "oneOf": [
                             {"type": "string"},
                             {
@@ -239,6 +243,7 @@ _GROUPS = (
         answers={
             200: "The new positions, durable.",
             400: "The body is wrong.",
+            404: "No such topic.",
             415: "The body is not JSON.",
         },
     ),
@@ -386,6 +391,7 @@ ROUTES = (
         "administration",
         answers={200: "OpenAPI 3.1."},
     ),
+    *CONSOLE_ROUTES,
     *GROWING_ROUTES,
     *WRITE_ROUTES,
     *USER_ROUTES,

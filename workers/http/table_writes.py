@@ -1,9 +1,12 @@
-"""The part of the table that tasks and drivers of Spark use: staged writes."""
+"""The part of the table that tasks and drivers of Spark use, and pipelines: staged writes."""
 
+from barco.model.note import KEEP_SECONDS_MAX, NOTE_BYTES_MAX
 from barco.protocol.batch import CONTENT_TYPE
+from barco.workers.http.base.messages import JSON, NDJSON
 from barco.workers.http.base.routes import Parameter, Route, Told
 
-_PATH = "/v1/writes/{writer}/{batch}"
+_WRITER = "/v1/writes/{writer}"
+_PATH = _WRITER + "/{batch}"
 _OWN = "Another worker holds the slice, or leads it; owner is its address."
 _HELD = "This worker does not hold the slice; owner is the address of the one that leads it."
 _RETRY = Told("Retry-After", "Seconds after which it is worth trying again.", (429, 503))
@@ -25,7 +28,12 @@ WRITE_ROUTES = (
         "write",
         (
             Parameter("topic", "Where it is to go.", required=True),
-            Parameter("slice", "The slice of all its keys.", "integer", required=True),
+            Parameter(
+                "slice",
+                "The slice of all its keys. With partitionKey it need not be said.",
+                "integer",
+            ),
+            Parameter("partitionKey", "Of lines: the key of all of them; else they have none."),
             Parameter("attempt", "One try of one task: 1 to 64 characters.", required=True),
             Parameter(
                 "seq",
@@ -41,10 +49,12 @@ WRITE_ROUTES = (
                 "format": "binary",
                 "description": "1 to 64 batches, one behind the other, each of at most 1 MiB of "
                 "values, or one event.",
-            }
+            },
+            NDJSON: {"type": "string", "description": "One event a line, of at most 1 MiB."},
+            JSON: {},
         },
         answers={
-            200: "It is kept; rows counts the events that were not here before.",
+            200: "It is kept; rows counts the events that were not here before; slice is theirs.",
             400: _MALFORMED,
             404: "There is no such topic, and topics are not created on first use.",
             409: "A gap in the sequence, expectedSeq is what would be taken; or too late.",
@@ -72,6 +82,20 @@ WRITE_ROUTES = (
                     "state": {"enum": ["staged", "prepared", "committed"]},
                     "attempts": _NAMES | {"description": "Those that won, in order."},
                     "rows": _ROWS,
+                    "note": {
+                        "type": "string",
+                        "maxLength": NOTE_BYTES_MAX,
+                        "description": "With prepared: what this batch decides, durable as an "
+                        "event when it is answered. Of each batch one note counts, the first; "
+                        "batches go up. rows may be empty, or what is here of the write.",
+                    },
+                    "keepSeconds": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "maximum": KEEP_SECONDS_MAX,
+                        "description": "With prepared: for so long it is kept without a sign of "
+                        "life, because a note decides on it; else for an hour.",
+                    },
                 },
             }
         },
@@ -79,12 +103,34 @@ WRITE_ROUTES = (
             200: "It is so; committed: all events are durable.",
             400: _MALFORMED,
             404: "There is no such topic, and topics are not created on first use; or no write.",
-            409: "What is staged is not that, or another commit of the same name has begun.",
+            409: "What is staged is not that, or another commit of the same name has begun; or "
+            "another note has decided this batch, or a later one, decidedBatch.",
+            413: "The note is too long.",
             421: _OWN,
             429: "Too many writers have committed in the last ten minutes.",
             503: "Not now: send it again.",
             504: "It may have begun: send it again.",
         },
+        tells=(_RETRY,),
+    ),
+    Route(
+        "GET",
+        _WRITER,
+        "writes.last",
+        "The writer's last note and its batch, both null without one. Of the leader of the slice "
+        "of the writer's name, at whichever worker one asks.",
+        "write",
+        answers={200: "The note.", 400: _MALFORMED, 503: "Not now."},
+        tells=(_RETRY,),
+    ),
+    Route(
+        "DELETE",
+        _WRITER,
+        "writes.forget",
+        "Forget the writer's note: a pipeline of this name begins anew, and stores again what its "
+        "input has. Whoever writes under the name is to be stopped before.",
+        "write",
+        answers={204: "There is none.", 400: _MALFORMED, 503: "Not now.", 504: "Perhaps."},
         tells=(_RETRY,),
     ),
     Route(

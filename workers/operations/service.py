@@ -33,6 +33,7 @@ from barco.workers.shard.reads import Reads, extent_to_list
 from barco.workers.shard.topics import TopicRecord, TopicRegistry
 from barco.workers.shard.waiting import Waiters
 from barco.workers.writes.copies import told
+from barco.workers.writes.notes import Notes
 from barco.workers.writes.staging import Staging
 
 Args = Mapping[str, Any]
@@ -114,7 +115,7 @@ class ShardService:
         self.first_slice = options.range_index * options.slices_per_range
         self.lineage: Callable[[], list[dict[str, Any]]] = list
         """The generations of the shard, oldest first; set by the worker that opened them."""
-        self.more_stats: Callable[[], dict[str, int]] = dict
+        self.more_stats: Callable[[], dict[str, Any]] = dict
         self.health: Callable[[], dict[str, int]] = dict
         """Figures of the storage; set by the worker as well."""
         self.splits: Splits = _no_splits
@@ -123,8 +124,7 @@ class ShardService:
         """By ordinal the disks that the shard's lineage names; set by the host of a replica."""
         self.unreached: Callable[[], list[int]] = list
         """Tokens of ranges whose leader is not known, or not connected to; set by the network."""
-        self.wall_us = wall_us
-        self.reactor = reactor
+        self.wall_us, self.reactor = wall_us, reactor
         self.appends = Appends(reactor)
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
@@ -159,6 +159,7 @@ class ShardService:
             now_us=now_us,
             part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
+        self.notes = Notes(reactor, self.appends, self.slices, now_us)
         self.topics.on_deleted = self.staging.topic_deleted
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
@@ -182,6 +183,7 @@ class ShardService:
             **self._consumers(),
             **self.target.operations(),
             **self.access.operations(),
+            **self.notes.operations(),
             "ping": self._ping,
             "standing": self._standing,
             "leaders": self._leaders,
@@ -200,7 +202,7 @@ class ShardService:
     def hold(self, slices: range) -> None:
         """The core has these slices from now on, whoever leads them: nothing is done here that was
         begun for others."""
-        self.staging.slices = slices
+        self.staging.slices = self.notes.slices = slices
         if slices == self.slices:
             return
         self.follow(self.epoch)
@@ -211,6 +213,7 @@ class ShardService:
         self.epoch = epoch
         self.leading = False
         self.staging.rest()
+        self.notes.close()
         self.target.close()
         self.access.close()
         self.consumption.close()
@@ -225,6 +228,7 @@ class ShardService:
         self.access.open()
         self.consumption.open(epoch)
         self.staging.open(self.topics.deleted())
+        self.notes.open()
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""

@@ -44,6 +44,7 @@ ENDS_HERE = frozenset(
         "target",
         "target_seen",
         "standing",
+        "stats",
         "access",
         "access_asked",
     )

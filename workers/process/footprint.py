@@ -9,7 +9,10 @@ import asyncio
 import ctypes
 import functools
 import os
+import time
 from collections.abc import Callable
+
+from barco.workers.operations.service import ShardService
 
 SHARE = 0.75
 """Of the budget: above it free pages are given back every second, above all of it at once; below
@@ -28,6 +31,19 @@ def resident_bytes() -> int:
 def _statm() -> int:
     """Open for the process's life: a flood of connections must not take the last descriptor."""
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def count_in(service: ShardService) -> None:
+    """What this process takes among the metrics, from now on."""
+    more = service.more_stats
+    service.more_stats = lambda: more() | _taken()
+
+
+def _taken() -> dict[str, float]:
+    return {
+        "process_cpu_seconds": time.process_time(),
+        "process_resident_bytes": resident_bytes(),
+    }
 
 
 def give_back() -> None:

@@ -129,16 +129,9 @@ class Carrier:
 
     def step(self, event: le.LogEvent) -> None:
         """Tell the machine, and do what it asks for."""
-        pending, seen = self.pending_bytes, list[le.CoreState]()
-
-        def look() -> le.CoreState:
-            seen.append(self._state())
-            return seen[-1]
-
-        for effect in carried(self.machine, event, look, self._take):
+        pending = self.pending_bytes
+        for effect in carried(self.machine, event, self._state, self._take):
             _DO[type(effect)](self, effect)
-        if self.machine.waits():
-            self._have_looked(seen[-1])
         assert self.pending_bytes >= 0, "a group is counted until it is written or dropped"
         if self.pending_bytes < pending:
             self._eased()
@@ -146,15 +139,6 @@ class Carrier:
     def _take(self, effect: le.Take) -> str:
         verdict: str = self._reactor.take_group(effect.data)
         return verdict
-
-    def _have_looked(self, seen: le.CoreState) -> None:
-        """A fail-over waits until the core's last appends have landed, of which not each is told.
-        All else that may be waited for is an event of its own."""
-        assert self.machine.waits()
-        if not self._state().settled:
-            self._reactor.tell_settled()
-        elif not seen.settled:  # What was just asked for has settled it.
-            asyncio.get_running_loop().call_soon(self._guarded, self.step, le.Look())
 
     def settled(self) -> None:
         """By the core, which was asked to tell."""
@@ -206,6 +190,13 @@ class Carrier:
 
     def _hear(self, effect: le.Hear) -> None:
         asyncio.get_running_loop().call_soon(self._guarded, self.step, le.Heard())
+
+    def _await(self, effect: le.AwaitCore) -> None:
+        assert self.machine.waits(), "nobody else is to be told"
+        self._reactor.tell_settled()
+
+    def _look_again(self, effect: le.LookAgain) -> None:
+        asyncio.get_running_loop().call_soon(self._guarded, self.step, le.Look())
 
     def _rests(self, effect: le.Rests) -> None:
         self._tell(ev.Drained(effect.gid, *self.position(effect.gid)))
@@ -353,6 +344,8 @@ _DO: dict[type[Any], Callable[[Carrier, Any], None]] = {
     le.FollowIn: Carrier._follow,
     le.OpenIn: Carrier._open,
     le.Hear: Carrier._hear,
+    le.AwaitCore: Carrier._await,
+    le.LookAgain: Carrier._look_again,
     le.Rests: Carrier._rests,
     le.Tell: Carrier._tells,
     le.Keep: _task(Carrier._keep),

@@ -197,17 +197,14 @@ class Driver:
         return self._started and self._role.readable(self._machine, self.logs.machine)
 
     def whole(self) -> bool:
-        """Whether no generation that has ended lacks groups here, or is not to be found yet; also
-        of a leader, and of who has only history."""
-        return self._started and not (self._machine.catching_up() or self.logs.machine.sealing)
+        """Whether no generation that has ended lacks groups here, or is not to be found yet."""
+        return self._started and self._role.whole(self._machine, self.logs.machine)
 
     def unread(self) -> frozenset[Gid]:
-        """Generations that have ended and of which not all can be read here yet: the core's is read
-        as it grows, a copy only once it is sealed."""
+        """Generations that have ended and of which not all can be read here yet."""
         if not self._started:
             return frozenset()
-        arrived = self._machine.arrived() | self.logs.machine.sealing
-        return self._machine.lacking() | (arrived - {self.logs.current})
+        return self._role.unread(self._machine, self.logs.machine)
 
     def disks(self) -> dict[int, str]:
         """The disk of each member of the shard, by ordinal, as the lineage has them."""
@@ -419,8 +416,7 @@ class Driver:
         )
         assert generation.gid.token == self._token, "a process leads its own range"
         log.info("leading epoch %d of shard %d", generation.gid.epoch, self._token)
-        self._role.leads(generation)
-        self.logs.step(effect)
+        self._of_logs(effect)
 
     def _opened(self, generation: Generation) -> None:
         if self._role.opened(generation):
@@ -437,22 +433,14 @@ class Driver:
             self._token,
             generation.leader.ordinal,
         )
-        self._role.follows(generation, self.logs.current)
-        self.logs.step(effect)
+        self._of_logs(effect)
         self._on_follow(generation)
-
-    def _drain(self, effect: fx.Drain, group: bytearray | None) -> None:
-        self.logs.step(effect)
 
     def _stop_leading(self, effect: fx.StopLeading, group: bytearray | None) -> None:
         assert effect.gid.token == self._token, "it was one of this range"
         log.warning("epoch %d is not led here any more: %s", effect.gid.epoch, effect.reason)
-        self.logs.step(effect)
-        if self._role.stops(effect.gid):
+        if self._of_logs(effect):
             self._on_stop(effect.reason)
-
-    def _seal(self, effect: fx.Seal, group: bytearray | None) -> None:
-        self.logs.step(effect)
 
     def _stop(self, effect: fx.Stop, group: bytearray | None) -> None:
         if effect.refused:
@@ -473,10 +461,13 @@ class Driver:
             effect.gid.epoch,
             effect.first,
         )
-        self.logs.step(effect)
+        self._of_logs(effect)
+
+    def _of_logs(self, effect: le.EffectOfReplica, group: bytearray | None = None) -> bool:
+        return self._role.carries(effect, self.logs.current, self.logs.step)
 
 
-_DO: dict[type[Any], Callable[[Driver, Any, bytearray | None], None]] = {
+_DO: dict[type[Any], Callable[[Driver, Any, bytearray | None], object]] = {
     fx.Send: Driver._send,
     fx.Persist: Driver._persist,
     fx.AppendForeign: Driver._append_foreign,
@@ -484,9 +475,9 @@ _DO: dict[type[Any], Callable[[Driver, Any, bytearray | None], None]] = {
     fx.Commit: Driver._commit,
     fx.Lead: Driver._lead,
     fx.Follow: Driver._follow,
-    fx.Drain: Driver._drain,
+    fx.Drain: Driver._of_logs,
     fx.StopLeading: Driver._stop_leading,
-    fx.Seal: Driver._seal,
+    fx.Seal: Driver._of_logs,
     fx.Skip: Driver._skip,
     fx.Stop: Driver._stop,
     fx.Warn: Driver._warn,

@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
+from barco.cluster.logs.driving import expired
 from barco.cluster.state.effects import Serve
 from barco.errors import BarcoError
 from barco.model.generation import Gid, GroupHead, Successor
-from barco.protocol.replication import Expired, Fetched
+from barco.protocol.replication import Fetched
 from barco.types import MiB
 from barco.workers.replication.link import Link
 from barco.workers.storage.stores.replicas import ReplicaStore
@@ -100,8 +101,8 @@ class Serving:
         if successor is None:
             return
         first, prev_crc = await self._store.first_group(effect.gid.epoch, successor.tail)
-        if effect.first < first <= successor.tail + 1:
-            link.send(Expired(effect.gid, first, prev_crc))
+        if (answer := expired(effect, first, prev_crc, successor.tail)) is not None:
+            link.send(answer)
 
     async def close(self) -> None:
         """Ends what is under way."""

@@ -100,6 +100,8 @@ class CommitPlan:
     rows: Rows
     part_bytes: int
     """Of its own: what began with one setting goes on with it."""
+    keep_s: int = field(default=0, compare=False)
+    """A note elsewhere decides on it: nobody gives it up before so long without a sign of life."""
 
     @property
     def name(self) -> str:
@@ -115,13 +117,15 @@ class CommitPlan:
             "attempts": self.attempts,
             "rows": [[*stream, count] for stream, count in self.rows.items()],
             "part_bytes": self.part_bytes,
+            "keep_s": self.keep_s,
         }
 
     @classmethod
     def of(cls, record: Any) -> "CommitPlan":
         """The plan of a record."""
         rows = {(topic, index): count for topic, index, count in record["rows"]}
-        return cls(tuple(record["attempts"]), rows, record["part_bytes"])
+        keep_s = record.get("keep_s", 0)
+        return cls(tuple(record["attempts"]), rows, record["part_bytes"], keep_s)
 
 
 @dataclass(slots=True)
@@ -147,6 +151,11 @@ class Write:
     def plan(self) -> CommitPlan | None:
         """The last one."""
         return next(reversed(self.plans.values()), None)
+
+    @property
+    def keep_s(self) -> int:
+        """For so long it is to stay, though nobody shows a sign of life."""
+        return max((plan.keep_s for plan in self.plans.values()), default=0)
 
     @property
     def idle(self) -> bool:
@@ -256,9 +265,10 @@ def too_many(writes: Collection[Write], whose: WriterRoom) -> Collection[Write]:
     return ()
 
 
-def left_alone(writes: Iterable[Write], before: float) -> list[Write]:
-    """Those that nobody has touched since, the longest first."""
-    found = [each for each in writes if each.idle and each.touched <= before]
+def left_alone(writes: Iterable[Write], before: float, now: float) -> list[Write]:
+    """Those that nobody has touched since, and that are not kept, the longest first."""
+    found = [w for w in writes if w.idle and w.touched <= before]
+    found = [each for each in found if now - each.touched > each.keep_s]
     return sorted(found, key=lambda each: each.touched)
 
 

@@ -189,7 +189,9 @@ class Staging:
             over = plan is not None and write.within(self.slices) and self._over(write, plan)
             if over and (self.leads or write.over):
                 await self._forget(write)
-            elif now - write.touched > self._seconds_max and self._begun(write) is None:
+            elif now - write.touched > max(self._seconds_max, write.keep_s) and (
+                self._begun(write) is None
+            ):
                 await self._forget(write)
                 late += 1
             else:
@@ -268,8 +270,8 @@ class Staging:
 
     async def _drop_idle(self, among: Collection[Write], but: Write | None = None) -> bool:
         """Gives up what was left alone for longest, if that is long enough; false: nothing was."""
-        before = self.monotonic() - limits.STAGED_IDLE_SECONDS
-        if found := left_alone(among, before):
+        now = self.monotonic()
+        if found := left_alone(among, now - limits.STAGED_IDLE_SECONDS, now):
             self._look()
         for write in found:
             if write is not but and self._begun(write) is None:
@@ -294,7 +296,7 @@ class Staging:
     # --- Drivers ---------------------------------------------------------------------------------
 
     async def prepare(
-        self, writer: str, batch: int, attempts: Sequence[str], rows: Rows
+        self, writer: str, batch: int, attempts: Sequence[str], rows: Rows, keep_s: int = 0
     ) -> dict[str, Any]:
         """The first step of a commit: everything is here, and stays. ConflictError: it is not."""
         self._look()
@@ -308,30 +310,28 @@ class Staging:
             return self.state(writer, batch)
         if self._lacks(writer, batch, attempts, left):
             await bring(self, writer, batch, attempts)
+        plan = CommitPlan(tuple(attempts), dict(rows), self._part_bytes, keep_s)
         write = self.writes.get((writer, batch))
         if write is None:
             raise ConflictError("Nothing is staged for it: it expired, or was staged elsewhere.")
         async with write.committing:
             if write.file.closed:
                 raise BusyError("The write was just finished, or given up.")
-            await self._plan(write, attempts, rows, left)
+            await self._plan(write, plan, left)
         return self.state(writer, batch)
 
-    async def _plan(
-        self, write: Write, attempts: Sequence[str], rows: Rows, left: Mapping[Stream, int]
-    ) -> None:
+    async def _plan(self, write: Write, asked: CommitPlan, left: Mapping[Stream, int]) -> None:
         plan = self._begun(write)
         if plan is None:
-            staged = write.rows(attempts)
+            staged = write.rows(asked.attempts)
             for stream in staged.keys() | left.keys():
-                wanted, there = rows.get(stream, 0), staged.get(stream, 0)
+                wanted, there = asked.rows.get(stream, 0), staged.get(stream, 0)
                 if wanted != there and not self.marks.done(write.writer, write.batch, stream):
                     raise ConflictError(
                         f"{there} events of {stream[0]} are staged for slice {stream[1]}, not "
                         f"{wanted}: the write has to be done again."
                     )
-            plan = CommitPlan(tuple(attempts), dict(rows), self._part_bytes)
-            if plan != write.plan:
+            if (plan := asked) != write.plan:
                 if self.leads:
                     write.plans.clear()
                 elif len(write.plans) >= PLANS_MAX:

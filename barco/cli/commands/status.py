@@ -1,16 +1,20 @@
 """`barco status`: is the broker ready, and who owns what."""
 
 import argparse
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 
-import barco
 from barco.cli.shared import talk
+from barco.cli.shared.asked import Brokers, Reports
 from barco.cli.shared.leaving import words_of
 from barco.cli.shared.ring import draw
+from barco.model.health import health_lines, health_of
 
 DESCRIPTION = """\
-Say whether the broker is ready, which I/O engine it runs on, and which worker owns which slices. Of
-a cluster: its ring, its brokers as this one has heard of them, and who leads which shard.
+Say in words how the brokers are: whether all slices can be written and to how many disks, and what
+is wrong. All brokers are asked that the first one names. Below that what one broker is like and who
+leads which slices.
 """
 
 EPILOG = f"""\
@@ -18,14 +22,16 @@ EPILOG = f"""\
 Examples:
   barco status
   barco status --json | jq .topology.shards
-  until barco status >/dev/null 2>&1; do sleep 1; done
+  until barco status --ready >/dev/null 2>&1; do sleep 1; done
   until curl -fs 'localhost:9250/ready?insync'; do sleep 1; done
       before the next broker of a cluster is stopped
 
 Exit codes:
-  0    ready
+  0    ready, and nothing is wrong
   2    wrong usage
-  1    not ready, or no answer
+  1    the broker that was asked is not ready, or no broker answers
+  3    ready, but something is wrong, here or elsewhere in the cluster: it is said first, after a ✗
+       (not with --ready)
 """
 
 
@@ -36,23 +42,27 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--timeout", metavar="SECONDS", type=talk.seconds, default=5.0,
                         help="wait so long for an answer (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--ready", action="store_true",
+                        help="end with 0 if it is ready, whatever else is wrong")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the broker's answers as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask, print."""
-    with barco.Admin(talk.access(args), timeout_s=args.timeout) as admin:
-        status = admin.status()
-        ready = status.get("status") == "ready"
-        cluster = "peers" in status  # Then the others may serve what this broker does not.
-        topology = admin.topology() if ready or cluster else None
+    """Ask all, print."""
+    asked = asyncio.run(_ask(args))
+    status, topology = asked.status, asked.topology
+    health = health_of(asked.said, topology)
+    ready = status.get("status") == "ready"
+    code = (0 if health.well or args.ready else 3) if ready else 1
     if args.json:
-        talk.print_json({"status": status, "topology": topology})
-        return 0 if ready else 1
+        told = {"headline": health.headline, "wrong": health.wrong, "notes": health.notes}
+        talk.print_json({"status": status, "topology": topology, "health": told})
+        return code
+    for line in health_lines(health, unicode=talk.speaks_unicode()):
+        print(line)
+    print()
     print(f"status   {status.get('status')}")
-    if status.get("reason"):
-        print(f"reason   {status['reason']}")
-    if cluster:
+    if "peers" in status:
         print(f"copies   {_copies(status)}")
     if leaves := status.get("leaves"):
         print(f"leaves   {words_of(leaves)}")
@@ -72,14 +82,22 @@ def run(args: argparse.Namespace) -> int:
         talk.print_table(
             ("worker", "endpoint", "slices", "epoch", "up"), map(_shard, topology["shards"])
         )
-    return 0 if ready else 1
+    return code
+
+
+async def _ask(args: argparse.Namespace) -> Reports:
+    brokers = Brokers(talk.access(args), args.timeout)
+    try:
+        return await brokers.ask()
+    finally:
+        await brokers.close()
 
 
 def _kernel(tls: dict[str, Any]) -> str:
     return "" if tls.get("kernel") else ", this kernel has no TLS of its own"
 
 
-def _copies(status: dict[str, Any]) -> str:
+def _copies(status: Mapping[str, Any]) -> str:
     """Whether everything that the broker holds is where it should be, in words."""
     if degraded := status.get("degraded"):
         return f"degraded: {'; '.join(map(str, degraded))}"
@@ -88,7 +106,7 @@ def _copies(status: dict[str, Any]) -> str:
     return "in sync" if status.get("inSync") else "not in sync yet"
 
 
-def _print_cluster(topology: dict[str, Any]) -> None:
+def _print_cluster(topology: Mapping[str, Any]) -> None:
     print()
     print(draw(topology, colour=talk.colours()))
     print()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -163,10 +163,12 @@ def place(text: str) -> str:
     return f"timestamp:{max(0, round(moment.timestamp() * 1_000_000))}"
 
 
-def start_of(place_text: str) -> str | int:
+def start_of(place_text: str) -> Literal["earliest", "latest"] | int:
     """A `place` as the library takes it."""
-    if place_text in ("earliest", "latest"):
-        return place_text
+    if place_text == "earliest":
+        return "earliest"
+    if place_text == "latest":
+        return "latest"
     return int(place_text.removeprefix("timestamp:"))
 
 

@@ -63,6 +63,13 @@ class ClosedError(BarcoError):
     title = "The client is closed"
 
 
+class ForkedError(ClosedError):
+    """The client belongs to the process that this one was forked off."""
+
+    slug = "forked"
+    title = "The client is another process's"
+
+
 class BufferFullError(BusyError):
     """The producer's buffer has no room: the broker takes events more slowly than they come."""
 

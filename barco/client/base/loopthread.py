@@ -1,10 +1,12 @@
 """A private event loop in a thread: how the synchronous faces run the asynchronous core."""
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from barco.client.base import forks
 from barco.client.base.errors import ClosedError
 
 T = TypeVar("T")
@@ -14,29 +16,35 @@ class LoopThread:
     """Owned by one synchronous client. The thread is a daemon: `close` ends it properly."""
 
     def __init__(self, name: str) -> None:
+        self._born = forks.count
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
     @property
     def closed(self) -> bool:
-        """True after `close`."""
-        return self._loop.is_closed()
+        """True after `close`, and in a forked child, which has nothing to close."""
+        return self._born != forks.count or self._loop.is_closed()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Runs the coroutine there, waits here; TimeoutError after so long."""
+        """Runs it there, waits here; TimeoutError after so long. ForkedError in a child."""
         if self.closed:
             coroutine.close()
+            forks.check(self._born)
             raise ClosedError("the client is closed")
         if threading.get_ident() == self._thread.ident:
             coroutine.close()
             raise RuntimeError("a callback of the client cannot wait for the client")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = self.start(coroutine)
         try:
             return future.result(timeout_s)
         except BaseException:
             future.cancel()  # Time-out or KeyboardInterrupt: leave nothing running behind.
             raise
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Runs the coroutine there, and does not wait."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
         """Stops the loop and joins the thread. Idempotent."""

@@ -12,7 +12,7 @@ from barco.cluster.logs import events as le
 from barco.cluster.logs.logs import Logs
 from barco.cluster.replica.follower import Steady
 from barco.cluster.replica.replica import Replica
-from barco.cluster.state.effects import Commit
+from barco.cluster.state.effects import Commit, Follow, Lead, Serve, StopLeading
 from barco.cluster.state.events import Built, Event
 from barco.model.generation import Generation, Gid, GroupHead
 from barco.protocol.append_frame import Append
@@ -135,8 +135,24 @@ class Role:
         self.name = FENCED
         return True
 
+    def carries(
+        self,
+        effect: le.EffectOfReplica,
+        current: Gid | None,
+        tell: Callable[[le.LogEvent], None],
+    ) -> bool:
+        """What the replica asks of its logs, and what this process is by it: what is to come before
+        they are told (`tell`), what has gone after it. Whether that is an end of leading here."""
+        if isinstance(effect, Lead):
+            self.leads(effect.generation)
+        elif isinstance(effect, Follow):
+            self.follows(effect.generation, current)
+        tell(effect)
+        return isinstance(effect, StopLeading) and self.stops(effect.gid)
+
     def commits(self, effect: Commit, current: Gid | None) -> bool:
         """Whether it is the core that shows these groups."""
+        assert effect.gseq > 0, "groups are numbered from 1"
         if _reaches(effect, self.unshown):
             self.unshown = None
         if _reaches(effect, self.restored):
@@ -182,6 +198,18 @@ class Role:
             return True
         return not replica.catching_up() and not logs.sealing
 
+    def whole(self, replica: Replica, logs: Logs) -> bool:
+        """Whether no generation that has ended lacks groups here, or is not to be found yet; also
+        of a leader, and of who has only history."""
+        return not (replica.catching_up() or logs.sealing)
+
+    def unread(self, replica: Replica, logs: Logs) -> frozenset[Gid]:
+        """Generations that have ended and of which not all can be read here yet: the core's is read
+        as it grows, a copy only once it is sealed."""
+        lacking, arrived = replica.lacking(), replica.arrived()
+        assert not lacking & arrived, "of what lacks groups not all have come"
+        return lacking | ((arrived | logs.sealing) - {logs.current})
+
     def steady(self, replica: Replica, logs: Logs) -> Steady | None:
         """Whether the core may go on by itself with the generation that is followed, and from
         where: to be asked after each step. It runs between steps only, so it holds until then."""
@@ -192,6 +220,14 @@ class Role:
             assert gid == logs.leading, "the core leads what it has"
             return None
         return replica.steady(gid) if logs.rests(gid) else None
+
+
+def expired(asked: Serve, first: int, prev_crc: int, tail: int | None) -> Expired | None:
+    """Who asks for groups of which the `first` one here comes later need not wait for those before:
+    they are too old. Of a generation that has not ended, with this `tail`, nothing is."""
+    assert 0 < asked.first <= asked.last and first > 0, "groups are numbered from 1"
+    gone = tail is not None and asked.first < first <= tail + 1
+    return Expired(asked.gid, first, prev_crc) if gone else None
 
 
 def _reaches(effect: Commit, group: tuple[Gid, int] | None) -> bool:
@@ -206,11 +242,23 @@ def carried(
 ) -> Iterator[le.LogEffect]:
     """What the machine of the logs asks for after this event, each to be carried out before the
     next; what the core says to a group is told at once, and what follows comes first."""
-    effects = deque(logs.step(event, core()))
+    seen = core()
+    effects = deque(logs.step(event, seen))
     while effects:
         effect = effects.popleft()
         if isinstance(effect, le.Take):
-            took = le.Took(effect.gid, take(effect))
-            effects.extendleft(reversed(logs.step(took, core())))
+            took, seen = le.Took(effect.gid, take(effect)), core()
+            effects.extendleft(reversed(logs.step(took, seen)))
         else:
             yield effect
+    if logs.waits():
+        yield from _awaits(seen, core())
+
+
+def _awaits(seen: le.CoreState, now: le.CoreState) -> Iterator[le.LogEffect]:
+    """A fail-over waits until the core's last appends have landed, of which not each is told. All
+    else that may be waited for is an event of its own."""
+    if not now.settled:
+        yield le.AwaitCore()
+    elif not seen.settled:  # What was just asked for has settled it.
+        yield le.LookAgain()

@@ -187,6 +187,14 @@ class Hear(NamedTuple):
     """Tell `Heard`, after all that the core has told so far."""
 
 
+class AwaitCore(NamedTuple):
+    """Tell `Look` when nothing is under way in the core any more."""
+
+
+class LookAgain(NamedTuple):
+    """Tell `Look`, after what is being done just now."""
+
+
 class Rests(NamedTuple):
     """Tell the replica `Drained`, and where the log ends."""
 
@@ -215,6 +223,8 @@ LogEffect = (
     | FollowIn
     | OpenIn
     | Hear
+    | AwaitCore
+    | LookAgain
     | Rests
     | Tell
 )

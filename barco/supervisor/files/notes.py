@@ -57,7 +57,7 @@ class NotedRing(Protocol):
         """The logs here have this format now: the others are told."""
 
 
-class Notes:
+class DirectoryNotes:
     """What one directory says: whether each journal tells whose it is, the format of its logs.
 
     alone: it is the only broker. write: put both there, beside the table.

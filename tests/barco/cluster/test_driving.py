@@ -15,6 +15,7 @@ from barco.cluster.logs.driving import (
     Course,
     Role,
     carried,
+    expired,
 )
 from barco.cluster.logs.logs import KEEP_GROUPS_MIN, Logs
 from barco.cluster.state import effects as fx
@@ -177,6 +178,29 @@ def test_who_is_stopped_leads_no_more() -> None:
     assert role.stops(NOW) and role.name == FENCED
 
 
+def test_what_is_to_come_is_told_before_and_what_has_gone_after_the_logs() -> None:
+    """The logs may open at once what they are told of, and open nothing of what is over."""
+    role, told = Role(), list[Any]()
+
+    def tell(event: Any) -> None:
+        told.append((type(event).__name__, role.name, role.generation, role.unshown))
+
+    assert not role.carries(fx.Lead(generation(5)), OLD, tell)
+    assert role.opened(generation(5))
+    assert not role.carries(fx.StopLeading(OLD, "long over"), NOW, tell)
+    assert not role.carries(fx.Drain(NOW), NOW, tell)
+    assert role.carries(fx.StopLeading(NOW, "fenced"), NOW, tell)
+    assert role.name == FENCED
+    assert not role.carries(fx.Follow(generation(6, B)), NOW, tell)
+    assert told == [
+        ("Lead", STARTING, generation(5), None),
+        ("StopLeading", LEADER, generation(5), None),
+        ("Drain", LEADER, generation(5), None),
+        ("StopLeading", LEADER, generation(5), None),
+        ("Follow", FOLLOWER, generation(6, B), (NEXT, 1)),
+    ]
+
+
 # --- What it shows --------------------------------------------------------------------------------
 
 
@@ -278,3 +302,36 @@ def test_what_is_said_of_a_log_that_the_core_has_is_for_later() -> None:
     assert not role.hears(Expired(NOW, 3, 0), machine)
     assert role.hears(Expired(OLD, 3, 0), machine)
     assert role.hears(Append(NOW, 7, GroupHead(1, 0, 1, 4096), 0), machine)
+
+
+@pytest.mark.parametrize(
+    ("first", "tail", "told"), [(3, 9, False), (4, 9, True), (10, 9, True), (11, 9, False)]
+)
+def test_who_asks_for_what_is_too_old_is_told_where_it_begins(
+    first: int, tail: int, told: bool
+) -> None:
+    asked = fx.Serve(1, OLD, 3, 8)
+    assert expired(asked, first, 7, tail) == (Expired(OLD, first, 7) if told else None)
+    assert expired(asked, first, 7, None) is None, "nothing goes of what is open"
+
+
+# --- When to look again ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "asked"),
+    [(False, False, [le.AwaitCore]), (False, True, [le.LookAgain]), (True, True, [])],
+)
+def test_who_waits_for_the_core_asks_it_or_looks_again(
+    seen: bool, now: bool, asked: list[type[Any]]
+) -> None:
+    """Not settled: it says when it is. Settled by what was just asked for: nobody else would say.
+    Seen settled: it waits for what is an event of its own."""
+    machine, states = logs(), iter([seen, now])
+
+    def core() -> le.CoreState:
+        return RESTING._replace(settled=next(states))
+
+    machine.waits = lambda: True  # type: ignore[method-assign]
+    done = map(type, carried(machine, fx.Follow(generation(6, B)), core, str))
+    assert [each for each in done if each in (le.AwaitCore, le.LookAgain)] == asked

@@ -11,6 +11,7 @@ from reference.calls import CALLS, COMMIT, GRANTS, LEAVE
 
 from barco.model.access import ALL, QUOTAS, AccessTable, Grant, User, hash_of
 from barco.model.options import WorkerOptions
+from barco.workers.http.app import is_open
 from barco.workers.http.needs import NEEDS
 from barco.workers.http.table import ROUTES
 
@@ -53,7 +54,9 @@ def closed() -> Closed:
 def test_every_route_says_what_it_needs_and_nothing_else_does() -> None:
     assert set(NEEDS) == {(route.method, route.path) for route in ROUTES}
     assert set(CALLS) | {("POST", "/v1/topic/{topic}/messages")} == set(NEEDS)
-    assert [key for key, need in NEEDS.items() if need.open] == [("GET", "/ready")]
+    opened = {"/ready", "/", "/console", "/console/{file}"}
+    assert {key for key, need in NEEDS.items() if need.open} == {("GET", path) for path in opened}
+    assert all(is_open(path) is need.open for (_, path), need in NEEDS.items())
     nobody_asks = {key[1] for key, need in NEEDS.items() if not need.verbs and not need.open}
     assert nobody_asks == {"/v1/brokers", "/v1/topology", "/openapi.json"}
 
@@ -84,7 +87,7 @@ def test_closed_before_the_users_are_known(key: tuple[str, str]) -> None:
     async def main() -> None:
         for who in ("all", "no token"):
             answer = await Closed().ask(who, key[0], path, query, body)
-            assert path == "/ready" or answer.status == 503, answer
+            assert is_open(path) or answer.status == 503, answer
 
     asyncio.run(main())
 
@@ -115,7 +118,10 @@ def test_unknown_paths_and_other_methods_are_told_to_nobody() -> None:
     async def main() -> None:
         for method, path in (("GET", "/nothing"), ("PATCH", "/v1/topics"), ("OPTIONS", "/status")):
             assert (await closed().ask("wrong token", method, path)).status == 401
-        assert (await closed().ask("wrong token", "GET", "/ready/")).status == 401
+        for path in ("/ready/", "/consoles", "//", "/console%2f", "/Console"):
+            assert (await closed().ask("wrong token", "GET", path)).status == 401, path
+        answer = await closed().ask("wrong token", "GET", "/console/../status")
+        assert answer.status == 404
 
     asyncio.run(main())
 

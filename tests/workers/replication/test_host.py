@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barco.cluster.logs.driving import Role
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.routes import RangeRoute
 from barco.cluster.state.kin import KnownLineage
@@ -125,19 +126,19 @@ class Lately:
         records = {each.gid: each for each in (first, second, third)}
         self.lacks: set[Gid] = set()
         self.arrived: set[Gid] = set()
-        self.sealing: frozenset[Gid] = frozenset()
         machine = SimpleNamespace(
             lacking=lambda: frozenset(self.lacks),
             arrived=lambda: frozenset(self.arrived),
             decisions=lambda: 2,
             journal=lambda: KnownLineage(records, {}),
         )
-        self.logs = SimpleNamespace(current=third.gid, machine=self)
+        self.logs: Any = SimpleNamespace(current=third.gid, sealing=frozenset())
+        self.logs.machine = self.logs
         held = SimpleNamespace(token=CUT.token(0))
         options: Any = SimpleNamespace(held=held, peer=0, process=(0, 0))
         store: Any = SimpleNamespace(lineage=SimpleNamespace(generations=list))
         driver: Any = SimpleNamespace(machine=machine, generation=third, logs=self.logs)
-        driver._machine, driver._started = machine, True
+        driver._machine, driver._started, driver._role = machine, True, Role()
         driver.unread = lambda: Driver.unread(driver)
         ranges: Any = None
         self.kin = Kinship(options, ranges, store, driver)
@@ -154,9 +155,9 @@ def test_what_has_arrived_is_read_elsewhere_until_it_is_listed() -> None:
     assert seen.far() == [seen.first]
     seen.lacks, seen.arrived = set(), {seen.first}
     assert seen.far() == [seen.first], "all of it is here, and not sealed yet"
-    seen.arrived, seen.sealing = set(), frozenset((seen.first,))
+    seen.arrived, seen.logs.sealing = set(), frozenset((seen.first,))
     assert seen.far() == [seen.first], "it is being sealed"
-    seen.sealing = frozenset()
+    seen.logs.sealing = frozenset()
     assert seen.far() == [], "and is listed now"
 
 

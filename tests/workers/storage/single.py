@@ -70,7 +70,7 @@ class Core:
             raise KeyboardInterrupt
 
     def restore(self, snapshot):
-        self.snapshot, self.groups = bytes(snapshot), []
+        self.snapshot, self.groups = bytes(snapshot or b""), []
 
     def apply_group(self, group):
         self.groups.append(bytes(group))

@@ -56,7 +56,7 @@ async def restart(broker: Broker, worker: int = 0) -> None:
 @run
 async def test_nothing_is_seen_before_the_commit() -> None:
     broker = Broker()
-    assert (await stage(broker, [b"1", b"2"])).json == {"rows": 2, "duplicate": False}
+    assert (await stage(broker, [b"1", b"2"])).json == {"rows": 2, "duplicate": False, "slice": 0}
     assert (await stage(broker, [b"3"], seq=1)).json["rows"] == 1
     assert (await stage(broker, [b"lost"], attempt="b")).status == 200
     assert (await put(broker, "prepared", ["a"], {"t": {"0": 3}})).json["state"] == "prepared"
@@ -107,7 +107,7 @@ async def test_a_batch_that_is_run_again_is_stored_once() -> None:
 async def test_repeated_and_missing_pieces() -> None:
     broker = Broker()
     await stage(broker, [b"1"])
-    assert (await stage(broker, [b"1"])).json == {"rows": 0, "duplicate": True}
+    assert (await stage(broker, [b"1"])).json == {"rows": 0, "duplicate": True, "slice": 0}
     gap = await stage(broker, [b"3"], seq=2)
     assert gap.status == 409 and gap.json["expectedSeq"] == 1
     wrong = await put(broker, "prepared", ["a"], {"t": {"0": 2}})
@@ -130,10 +130,18 @@ async def stage_bytes(broker: Broker, body: bytes, seq: int = 0) -> Answer:
 async def test_several_batches_in_one_request() -> None:
     broker = Broker()
     one, two, three, four = (_native.batch_encode([b"%d" % n, b"x"]) for n in range(1, 5))
-    assert (await stage_bytes(broker, one + two)).json == {"rows": 4, "duplicate": False}
+    assert (await stage_bytes(broker, one + two)).json == {
+        "rows": 4,
+        "duplicate": False,
+        "slice": 0,
+    }
     # As after a crash that left the first ones: what is there is passed over.
-    assert (await stage_bytes(broker, one + two + three)).json == {"rows": 2, "duplicate": False}
-    assert (await stage_bytes(broker, one + two)).json == {"rows": 0, "duplicate": True}
+    assert (await stage_bytes(broker, one + two + three)).json == {
+        "rows": 2,
+        "duplicate": False,
+        "slice": 0,
+    }
+    assert (await stage_bytes(broker, one + two)).json == {"rows": 0, "duplicate": True, "slice": 0}
     gap = await stage_bytes(broker, four, seq=4)
     assert gap.status == 409 and gap.json["expectedSeq"] == 3
     assert (await stage_bytes(broker, three + four, seq=2)).json["rows"] == 2

@@ -158,6 +158,11 @@ class Context:
             if not (patient and all(map(_passes, failed)) and await wait.again()):
                 raise as_not_ready(failed[0])
 
+    async def topic_exists(self, topic: str, *, patient: bool = False) -> bool:
+        """Whether anybody has made it, by a call or by an event."""
+        told = await self.ask_all("topics", {"topic": topic}, patient=patient)
+        return any(answer.get(topic, {}).get("exists") for answer in told.values())
+
     def seats(self, token: int) -> dict[str, Any]:
         """Where a range is led and where else it is, for documents."""
         processes = self.ranges.holders(token)

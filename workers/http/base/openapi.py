@@ -15,6 +15,7 @@ _PLACES = {
     "index": "The slice's index in its token range.",
     "group": "The name of a group.",
     "user": "The name of a user: 1 to 32 of a-z, A-Z, 0-9, '_', '-'.",
+    "file": "The name of one of the console's files.",
     "writer": "The id of a query or job: 1 to 128 of a-z, A-Z, 0-9, '_', '.', ':', '-'.",
     "batch": "The number of the write among those of its writer; later ones are larger.",
 }

@@ -15,6 +15,7 @@ from barco.errors import (
     NotReadyError,
     OutcomeUnknownError,
     RequestError,
+    TopicNotFoundError,
 )
 from barco.model.access import CONSUME
 from barco.types import KiB
@@ -95,12 +96,21 @@ class Consume:
         args = registration(request)
         for topic in args["topics"]:
             check_topic(topic)
+        await self._check_topics(args["topics"])
         start = {"group": args["group"], "topics": args["topics"], "start": args["start"]}
         start |= await self._context.begin_group(request, "start_group", start)
         reply = await self._context.supervisor.request("register", args)
         await self._context.membership.at_least(reply["version"])
         await self._start_group(start)
         return text_response("Already registered" if reply["known"] else "OK")
+
+    async def _check_topics(self, topics: Iterable[str]) -> None:
+        """Where a topic that is missing will not come with its first event, it is misspelt."""
+        if self._context.options.auto_create:
+            return
+        for topic in topics:
+            if not await self._context.topic_exists(topic):
+                raise TopicNotFoundError(f"There is no topic {topic}.")
 
     async def _start_group(self, start: Mapping[str, Any]) -> None:
         """Every shard's leader notes where the group starts there.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from barco.errors import ConflictError, NotFoundError, RequestError
+from barco.errors import ConflictError, NotFoundError, RequestError, TopicNotFoundError
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import (
@@ -95,6 +95,8 @@ class GroupRoutes:
             raise RequestError("The topic is a name.")
         topic = check_topic(given["topic"])
         args = {"group": group, "topic": topic, "to": self._target(given["to"])}
+        if not await self._context.topic_exists(topic, patient=True):
+            raise TopicNotFoundError(f"There is no topic {topic}.")  # Nothing would ever be read.
         args |= await self._context.begin_group(request, "seek", args)
         await self._context.change_all("seek", args)
         moved = await self._positions(group, patient=True)
@@ -110,7 +112,8 @@ class GroupRoutes:
         slices = to.get("slices") if isinstance(to, dict) and len(to) == 1 else None
         if not isinstance(slices, dict) or not slices:
             raise RequestError(
-                '"to" is "earliest", "latest", "timestamp:<µs>" or {"slices": {"0": cursor}}.'
+                '"to" is "earliest", "latest", "timestamp:<µs>", a time as 2026-01-31T12:00:00Z, '
+                'or {"slices": {"0": cursor}}.'
             )
         known = {str(number) for number in self._context.numbers}
         target: dict[int, int] = {}

@@ -1,8 +1,10 @@
 """Stateless reads of one slice: by cursor, by timestamp, from either end."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from barco import limits
@@ -48,6 +50,9 @@ PAUSE_S = 0.02
 PLAN_SECONDS = 30.0
 """Looking through the indexes of a large topic takes its time."""
 
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_TIME_CHARACTERS_MAX = 40
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP = "timestamp:"
 
 
@@ -70,7 +75,20 @@ def parse_place(text: str) -> str | int:
         return text
     if text.startswith(_TIMESTAMP):
         return str(parse_number("The timestamp", text[len(_TIMESTAMP) :]))
+    if _DATE.match(text):
+        return str(parse_time(text))
     return parse_cursor(text).offset
+
+
+def parse_time(text: str) -> int:
+    """A time of RFC 3339 as microseconds since 1970."""
+    try:
+        moment = datetime.fromisoformat(text[:_TIME_CHARACTERS_MAX])
+    except ValueError:
+        raise RequestError("That is no time: 2026-01-31T12:00:00Z is one.") from None
+    if moment.tzinfo is None:
+        raise RequestError("A time says its zone: 2026-01-31T12:00:00Z, or +01:00 for Z.")
+    return max(0, (moment - _EPOCH) // timedelta(microseconds=1))
 
 
 def parse_columns(text: str | None) -> int | None:
@@ -183,7 +201,7 @@ class Read:
         with self._context.polling() if wait_ms else nullcontext():
             answer, reserved = await self._read(number, args, wait_ms / 1000, stop)
         try:
-            if not answer["known"] and not await self._exists(topic):
+            if not answer["known"] and not await self._context.topic_exists(topic):
                 raise TopicNotFoundError(f"There is no topic {topic}.")
             return await self._response(kind, answer, stop, columns, reserved)
         finally:
@@ -197,10 +215,6 @@ class Read:
         if len(index) > 4 or int(index) >= ring.slices_per_range:
             raise NotFoundError(f"A token range has slices 0 to {ring.slices_per_range - 1}.")
         return first * ring.slices_per_range + int(index)
-
-    async def _exists(self, topic: str) -> bool:
-        described = await self._context.ask_all("topics", {"topic": topic})
-        return any(answer.get(topic, {}).get("exists") for answer in described.values())
 
     async def _stop(self, topic: str, number: int, to: str | None) -> int | None:
         """The offset to stop before; None: the end."""

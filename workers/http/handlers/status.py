@@ -73,6 +73,13 @@ class Status:
                     await asyncio.sleep(0)
 
     async def _looked(self) -> Response:
+        body = await self.told()
+        if body["status"] == "ready":
+            return json_response(body)
+        return json_response(body, 503, ("Retry-After", str(RETRY_AFTER_S)))
+
+    async def told(self) -> dict[str, Any]:
+        """What GET /status has in its body."""
         options = self._context.options
         found, cluster, leaves = await asyncio.gather(
             look(self._context), self._cluster(), self._leaves()
@@ -102,10 +109,9 @@ class Status:
             body["waits"] = True
         if found.degraded:
             body["degraded"] = found.degraded
-        if found.ready:
-            return json_response(body)
-        body["reason"] = " ".join(found.waiting)
-        return json_response(body, 503, ("Retry-After", str(RETRY_AFTER_S)))
+        if not found.ready:
+            body["reason"] = " ".join(found.waiting)
+        return body
 
     async def _leaves(self) -> Any:
         """What is to be done before this broker may go, if the target does not name it (any more);
@@ -185,24 +191,28 @@ class Status:
 
     async def topology(self, request: Request) -> Response:
         """The ring, its slices and their owners, and the generations."""
+        copies = request.value("copies") == "" or request.flag("copies", default=False)
+        return json_response(await self.ring(copies=copies))
+
+    async def ring(self, *, copies: bool) -> dict[str, Any]:
+        """The body of GET /v1/topology. copies: leaders are asked about their followers."""
         context, options = self._context, self._context.options
         asked = context.siblings.broadcast("ping", context.everyone({}), _STATUS_TIMEOUT_S)
-        copies = None
-        if request.value("copies") == "" or request.flag("copies", default=False):
-            answers, copies = await asyncio.gather(asked, leaders_say(context))
+        said = None
+        if copies:
+            answers, said = await asyncio.gather(asked, leaders_say(context))
         else:
             answers = await asked
-        body = {
+        return {
             "cluster": cluster_mark(options.cluster_uuid),
             "ringSize": options.ring_size,
             "slicesPerRange": options.slices_per_range,
             "brokers": described_brokers(context),
             "ranges": described_ranges(context),
             "shards": described_shards(context, answers),
-            **described_routes(context, answers, copies),
+            **described_routes(context, answers, said),
             "target": described_target(context),
         }
-        return json_response(body)
 
     async def metrics(self, request: Request) -> Response:
         """Counters of the whole broker, for Prometheus."""

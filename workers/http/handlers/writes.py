@@ -4,21 +4,26 @@ import re
 from typing import Any
 
 from barco import limits
+from barco._native import batch_encode
 from barco.errors import (
     FarTimestampError,
     MisdirectedError,
     NotReadyError,
     QuotaUsedUpError,
     RequestError,
+    TooLargeError,
     TopicNotFoundError,
     UnsupportedMediaTypeError,
 )
 from barco.model.access import User
+from barco.model.note import KEEP_SECONDS_MAX, NOTE_BYTES_MAX, home_of, home_of_key
 from barco.model.ranges import process_of
 from barco.protocol.batch import CONTENT_TYPE
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import (
+    JSON,
+    NDJSON,
     Request,
     Response,
     check_topic,
@@ -30,6 +35,7 @@ from barco.workers.writes.staged import WriterRoom
 
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]+", re.ASCII)
 _STATES = ("prepared", "committed")
+_DECIDING = {"note", "keepSeconds"}
 
 
 class Writes:
@@ -40,32 +46,30 @@ class Writes:
 
     async def stage(self, request: Request) -> Response:
         """A batch of events for one slice; nobody sees it."""
-        kind = request.header("content-type")
-        if kind is None or media_type(kind) != CONTENT_TYPE:
-            raise UnsupportedMediaTypeError(f"The body is to be {CONTENT_TYPE}.")
+        body, key = _batch_of(request)
         writer, batch = _write_of(request)
         attempt = _name("attempt", request.required("attempt"), limits.ATTEMPT_NAME_BYTES_MAX)
         topic = check_topic(request.required("topic"))
-        index = self._own(parse_number("slice", request.required("slice")))
+        index = self._slice_of(request, key)
         seq = parse_number("seq", request.required("seq"))
         self._check_exists(topic, request.user)
         staging = self._context.service.staging
         near = self._near if self._checks_times(topic) else None
         whose = WriterRoom(request.user.own(""), request.user.quota.staged)
         rows = await staging.stage(
-            writer, batch, attempt, (topic, index), seq, request.body, near, whose=whose
+            writer, batch, attempt, (topic, index), seq, body, near, whose=whose
         )
-        return json_response({"rows": rows, "duplicate": rows == 0})
+        return json_response({"rows": rows, "duplicate": rows == 0, "slice": index})
 
     async def put(self, request: Request) -> Response:
-        """Prepare it, or commit it; or say that its tasks are alive."""
+        """Prepare it, or commit it; or say that its tasks are alive. A note decides it."""
         writer, batch = _write_of(request)
         given = request.json()
         if given == {"state": "staged"}:
             return json_response(self._context.service.staging.touch(writer, batch))
         if isinstance(given, dict):
-            check_names("field", given, ("state", "attempts", "rows"))
-        if not isinstance(given, dict) or given.keys() != {"state", "attempts", "rows"}:
+            check_names("field", given, ("state", "attempts", "rows", *_DECIDING))
+        if not isinstance(given, dict) or given.keys() - _DECIDING != {"state", "attempts", "rows"}:
             raise RequestError("The body is a JSON object with state, attempts and rows.")
         if given["state"] not in _STATES:
             raise RequestError(f"A write's state is set to one of {', '.join(_STATES)}.")
@@ -75,9 +79,45 @@ class Writes:
             self._check_exists(topic, request.user)
         staging = self._context.service.staging
         if given["state"] == "committed":
+            if given.keys() & _DECIDING:
+                raise RequestError("note and keepSeconds go with the state prepared.")
             self._check_leads()
-        act = staging.prepare if given["state"] == "prepared" else staging.commit
-        return json_response(await act(writer, batch, attempts, rows))
+            return json_response(await staging.commit(writer, batch, attempts, rows))
+        note, keep_s = _note(given.get("note")), _keep_seconds(given.get("keepSeconds"))
+        told: dict[str, Any] = {"writer": writer, "batch": str(batch), "state": "prepared"}
+        if rows or note is None:
+            told = await staging.prepare(writer, batch, attempts, rows, keep_s)
+        if note is not None:
+            await self._decide(request, batch, note)
+        return json_response(told)
+
+    async def _decide(self, request: Request, batch: int, note: str) -> None:
+        """Have the slice of the writer's name keep the note; who leads it next is waited for."""
+        number, named = self._note_of(request)
+        args = {**named, "batch": batch, "note": note, "prefix": request.user.own("")}
+        await self._context.change_slice(number, "note_set", args)
+
+    async def last(self, request: Request) -> Response:
+        """What the writer's last batch has decided. Of the leader, at whichever worker one asks."""
+        number, named = self._note_of(request)
+        found = await self._context.change_slice(number, "note", named)
+        told = {"writer": request.variables["writer"], "batch": None, "note": None}
+        if found is not None:
+            told |= {"batch": str(found["batch"]), "note": found["note"]}
+            told["decidedAt"] = found["at_us"]
+        return json_response(told)
+
+    async def forget(self, request: Request) -> Response:
+        """The writer begins anew."""
+        number, named = self._note_of(request)
+        await self._context.change_slice(number, "note_forget", named)
+        return Response(204)
+
+    def _note_of(self, request: Request) -> tuple[int, dict[str, Any]]:
+        """The slice that keeps the writer's note, and how both are named there."""
+        writer = _writer_of(request)
+        number = home_of(request.variables["writer"], self._context.ring)
+        return number, {"writer": writer, "slice": self._context.index(number)}
 
     async def get(self, request: Request) -> Response:
         """What this worker knows of it."""
@@ -87,6 +127,15 @@ class Writes:
         """Give it up."""
         await self._context.service.staging.abort(*_write_of(request))
         return Response(204)
+
+    def _slice_of(self, request: Request, key: bytes | None) -> int:
+        """The one that is named, or that of the key of all lines."""
+        if key is None or "slice" in request.query:
+            return self._own(parse_number("slice", request.required("slice")))
+        number = home_of_key(key, self._context.ring)
+        if number not in self._context.numbers_of(self._context.options.peer):
+            raise self._misdirected(self._context.owner(number))
+        return self._own(self._context.index(number))
 
     def _own(self, index: int) -> int:
         """Every process that holds the shard keeps a copy; `_check_leads` says who commits."""
@@ -158,11 +207,59 @@ class Writes:
         return rows
 
 
+def _batch_of(request: Request) -> tuple[bytes, bytes | None]:
+    """The body as packed batches, and the key of all events in it, if it says one: what is not
+    packed is one event, or one a line, of one key or of none."""
+    given = request.header("content-type")
+    kind = "" if given is None else media_type(given)
+    if kind == CONTENT_TYPE:
+        if "partitionKey" in request.query:
+            raise RequestError("A batch has its keys in it: partitionKey is for lines.")
+        return request.body, None
+    if kind not in (JSON, NDJSON):
+        raise UnsupportedMediaTypeError(f"The body is to be {CONTENT_TYPE}, {NDJSON} or {JSON}.")
+    lines = [request.body]
+    if kind == NDJSON:  # No loop of this program: split, strip and filter run in C.
+        lines = list(filter(None, map(bytes.strip, bytes(request.body).split(b"\n"))))
+    if not lines or not lines[0]:
+        raise RequestError("There is no event in the body.")
+    text = request.value("partitionKey")
+    key = text.encode() if text else None
+    try:
+        return batch_encode(lines, None if key is None else [key] * len(lines)), key
+    except ValueError as error:
+        raise RequestError(f"The lines cannot be staged: {error}.") from None
+
+
 def _write_of(request: Request) -> tuple[str, int]:
     """Writer and batch, the name of a write."""
+    return _writer_of(request), parse_number("batch", request.variables["batch"])
+
+
+def _writer_of(request: Request) -> str:
+    """As it is spelt inside."""
     writer = _name("writer", request.variables["writer"], limits.WRITER_NAME_BYTES_MAX)
-    writer = _name("writer", request.user.own(writer), limits.WRITER_NAME_BYTES_MAX)
-    return writer, parse_number("batch", request.variables["batch"])
+    return _name("writer", request.user.own(writer), limits.WRITER_NAME_BYTES_MAX)
+
+
+def _note(given: Any) -> str | None:
+    if given is not None and not isinstance(given, str):
+        raise RequestError("The note is a string.")
+    try:
+        size = len(given.encode()) if given is not None else 0
+    except UnicodeEncodeError:
+        raise RequestError("The note is no text: half of a surrogate pair is in it.") from None
+    if size > NOTE_BYTES_MAX:
+        raise TooLargeError(f"The note has {size} bytes of UTF-8, of {NOTE_BYTES_MAX} at most.")
+    return given
+
+
+def _keep_seconds(given: Any) -> int:
+    if given is None:
+        return 0
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= KEEP_SECONDS_MAX:
+        raise RequestError(f"keepSeconds is a whole number from 0 to {KEEP_SECONDS_MAX}.")
+    return given
 
 
 def _name(what: str, text: str, most: int) -> str:

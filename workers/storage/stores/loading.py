@@ -1,7 +1,6 @@
 """How the history of a shard comes into the core: as its newest log, or as state alone."""
 
 import os
-import struct
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -13,9 +12,6 @@ from barco.workers.storage.files.segment import APPEND_FLAGS
 from barco.workers.storage.index import scan
 from barco.workers.storage.stores.recovery import SegmentFiles, drive
 
-EMPTY_STATE = struct.pack("<8I", 0x504E5342, 1, 0, 0, 0, 0, 0, 0)
-"""A snapshot of a shard that never had an event (native/log/snapshot.c)."""
-
 
 class LogCore(Protocol):
     """The part of `_native.Reactor` that the files need."""
@@ -23,7 +19,7 @@ class LogCore(Protocol):
     def begin_generation(self, epoch: int, session: int, followers: bool = True, /) -> None: ...
     def load_segment(self, index: int, fd: int, capacity: int, /) -> None: ...
     def load_group(self, group: bytes | memoryview, /) -> None: ...
-    def restore(self, snapshot: bytes | memoryview, /) -> None: ...
+    def restore(self, snapshot: bytes | memoryview | None, /) -> None: ...
     def apply_group(self, group: bytes | memoryview, /) -> None: ...
     def log_state(self) -> dict[str, int]: ...
     def export_index(self, segment: int, /) -> bytes: ...

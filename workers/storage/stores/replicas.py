@@ -37,7 +37,7 @@ from barco.workers.storage.index.verdict import (
 )
 from barco.workers.storage.reading.groups import GroupFiles
 from barco.workers.storage.stores.copied import CopiedLog, Position
-from barco.workers.storage.stores.loading import EMPTY_STATE, Load, LogCore, walk_generation
+from barco.workers.storage.stores.loading import Load, LogCore, walk_generation
 from barco.workers.storage.stores.recovery import clear_torn, make_stable, sources_of
 from barco.workers.storage.stores.restoring import (
     Part,
@@ -321,14 +321,14 @@ class ReplicaStore(ShardFiles):
         """Makes the core's state the sum of the history that ends with these parents. slices: what
         comes of each."""
         if [each.gid.token for each in parents] not in ([], [self._token]):
-            self._core.restore(EMPTY_STATE)
+            self._core.restore(None)
             shares = zip_longest(parents, slices)
             await self._restoring().restore_joined([self._part(*each) for each in shares])
             return
         wanted = resolve(self.lineage, [(each.gid.epoch, each.tail) for each in parents])
         if self.state == wanted:
             return
-        self._core.restore(EMPTY_STATE)
+        self._core.restore(None)
         epoch, tail = wanted
         if not tail:
             return

@@ -24,7 +24,6 @@ from barco.workers.storage.files.records import Generation
 from barco.workers.storage.index import scan
 from barco.workers.storage.reading.groups import GroupFiles
 from barco.workers.storage.stores.loading import (
-    EMPTY_STATE,
     LogCore,
     StateReplay,
     walk_generation,
@@ -203,7 +202,7 @@ class Restoring:
                 if attempt == REPLAYS_MAX - 1 or self.scrub is None or self.scrub.source is None:
                     raise
                 self.on_error(error.to_be_repaired())
-                self.core.restore(EMPTY_STATE)
+                self.core.restore(None)
                 # What is named may be sound, and the one behind it missing.
                 path = layout.generation_path(self.shard, generation.epoch)
                 for key in self.scrub.keys_at(str(path) if attempt else error.path):

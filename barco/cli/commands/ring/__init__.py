@@ -11,14 +11,6 @@ from typing import Any, NamedTuple
 import barco
 from barco.cli.commands.ring.svg import plan_svg, ring_svg
 from barco.cli.commands.ring.text import Pen, plan_text, ring_text
-from barco.cli.commands.ring.view import (
-    CopyState,
-    DrawnBroker,
-    DrawnRange,
-    RingView,
-    troubles,
-    view_of,
-)
 from barco.cli.shared import talk
 from barco.cli.shared.routes import cut_of, table_of
 from barco.cluster.ring.cut import Cut
@@ -28,6 +20,14 @@ from barco.cluster.ring.target import Known, Target, TargetBroker, next_target
 from barco.errors import BarcoError, RequestError
 from barco.limits import BROKERS_MAX
 from barco.model.generation import Gid
+from barco.model.ring_view import (
+    CopyState,
+    DrawnBroker,
+    DrawnRange,
+    RingView,
+    troubles,
+    view_of,
+)
 from barco.types import Epoch, Token
 
 SECONDS_MIN = 0.2

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from barco.cli.commands.ring.view import (
+from barco.model.ring_view import (
     CopyState,
     DrawnRange,
     RingView,

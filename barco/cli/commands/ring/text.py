@@ -3,7 +3,8 @@
 import textwrap
 from collections.abc import Sequence
 
-from barco.cli.commands.ring.view import (
+from barco.cli.shared import ring
+from barco.model.ring_view import (
     CopyState,
     DrawnRange,
     RingView,
@@ -11,7 +12,6 @@ from barco.cli.commands.ring.view import (
     troubles,
     verdict,
 )
-from barco.cli.shared import ring
 
 WIDTH, WIDTH_MIN, WIDTH_LEAST = 60, 24, 8
 """Characters for all slices: in a terminal that has them; what addresses leave room for, or are

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         talk.news(args, f"the target is version {told['version']}", {"target": told})
         if args.no_wait:
             return 0
-        return _look_on(admin, args, int(told["version"]))
+        return _look_on(admin, args, wanted, int(told["version"]))
 
 
 def _wanted(
@@ -131,8 +131,9 @@ def _print_plan(topology: Mapping[str, Any], wanted: Target, *, as_json: bool) -
 # --- Looking on -----------------------------------------------------------------------------------
 
 
-def _look_on(admin: "barco.Admin", args: argparse.Namespace, version: int) -> int:
-    """Until the ring is so; each change is one line."""
+def _look_on(admin: "barco.Admin", args: argparse.Namespace, wanted: Target, version: int) -> int:
+    """Until the ring is so; each change is one line. The target has later versions without anybody
+    asking for them: who takes copies of what leaves is part of it."""
     end = None if args.timeout is None else time.monotonic() + args.timeout
     said = ""
     while True:
@@ -141,13 +142,13 @@ def _look_on(admin: "barco.Admin", args: argparse.Namespace, version: int) -> in
         except BarcoError as error:
             words, facts = f"no answer: {error.detail}", {"error": error.detail}
         else:
-            if work.target.version > version:
+            if work.target.version > version and work.target.workers != wanted.workers:
                 return talk.fail(
                     f"the target was changed meanwhile: it is version {work.target.version},"
                     f" and not {version}"
                 )
             words, facts = words_of(work), facts_of(work)
-            if work.done and work.target.version == version:
+            if work.done and work.target.version >= version:
                 talk.news(args, words, facts)
                 return 0
         if words != said:

@@ -6,9 +6,9 @@ from typing import Any
 
 import barco
 from barco.cli.commands.check.finding import FAULT, GOOD, WARNING, Finding
-from barco.cli.commands.ring.view import CopyState, view_of
 from barco.cli.shared.routes import current_target, rounds_to
 from barco.errors import BarcoError
+from barco.model.ring_view import CopyState, view_of
 from barco.workers.storage.files.layout import disk_space
 
 AREA = "now"

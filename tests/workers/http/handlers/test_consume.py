@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from twin import Broker, run
+
+from barco.model.options import WorkerOptions
 
 
 def numbers(first: int, count: int) -> list[bytes]:
@@ -418,3 +421,18 @@ async def test_retention_on_disk_moves_a_position_forward() -> None:
     await broker.register("c", "t")
     answer = await broker.poll("c")
     assert [(item["startOffset"], item["values"]) for item in answer.json] == [("2", [2, 3])]
+
+
+@run
+async def test_without_auto_create_a_topic_that_is_misspelt_can_not_be_waited_for() -> None:
+    class Strict(Broker):
+        def options(self, worker: int) -> WorkerOptions:
+            return replace(super().options(worker), auto_create=False)
+
+    strict = Strict()
+    strict.produce("orders", 0, b"1")
+    answer = await strict.register("c", "oders")
+    assert (answer.status, answer.json["detail"]) == (404, "There is no topic oders.")
+    assert (await strict.request("GET", "/v1/groups")).json == {"groups": []}
+    assert (await strict.register("c", "orders")).status == 200
+    assert (await Broker().register("c", "oders")).status == 200, "its first event makes it"

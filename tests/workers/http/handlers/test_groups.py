@@ -1,6 +1,7 @@
 """Groups seen and moved from outside, over the in-memory twin."""
 
 import json
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -166,3 +167,47 @@ async def test_a_consumer_says_how_long_it_may_be_silent() -> None:
         assert answer.status == status
     group = (await broker.request("GET", "/v1/groups/g")).json
     assert [each["sessionMs"] for each in group["members"]] == [600_000, 5_000]
+
+
+@run
+async def test_a_seek_in_a_topic_that_is_not_there_is_refused_and_begins_no_group() -> None:
+    broker = Broker()
+    broker.produce("orders", 0, b"1")
+    for to in ("earliest", "latest", "2026-01-31T12:00:00Z", {"slices": {"0": str(Cursor(1, 0))}}):
+        answer = await seek(broker, to, "oders")
+        assert (answer.status, answer.json["detail"]) == (404, "There is no topic oders.")
+    assert (await broker.request("GET", "/v1/groups")).json == {"groups": []}
+
+
+@run
+async def test_a_seek_to_a_time_as_people_write_it() -> None:
+    broker = Broker()
+    broker.produce("t", 0, b"1", b"2", b"3")
+    clock = broker.reactors[0].clock_us
+    for micros, offset in ((clock - 1, "0"), (clock, "0"), (clock + 1, "1"), (clock + 2, "2")):
+        moment = datetime.fromtimestamp(micros // 1_000_000, timezone(timedelta(hours=2)))
+        text = moment.replace(microsecond=micros % 1_000_000).isoformat()
+        answer = await seek(broker, text)
+        assert answer.status == 200, answer.json
+        assert next(p for p in answer.json["positions"] if p["rangeIndex"] == 0)["offset"] == offset
+    assert (await seek(broker, "1912-06-23T00:00:00Z")).status == 200
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "2026-01-31T12:00:00",
+        "2026-01-31",
+        "2026-13-31T12:00:00Z",
+        "2026-01-31T99",
+        "2026-01-31T" + "0" * 9_999,
+    ],
+)
+def test_what_is_no_time(to: str) -> None:
+    @run
+    async def main() -> None:
+        broker = Broker()
+        broker.produce("t", 0, b"1")
+        assert (await seek(broker, to)).status == 400
+
+    main()

@@ -214,7 +214,12 @@ def _copy(
 
 def troubles(view: RingView) -> list[str]:
     """What is not as it should be, the worst first, in words; empty if all is well."""
-    return _unled(view) + _away(view) + _elsewhere(view) + _behind(view)
+    return _unled(view) + _away(view) + elsewhere(view) + _behind(view)
+
+
+def troubles_now(view: RingView) -> list[str]:
+    """Those of them that want somebody, or time."""
+    return _unled(view) + _away(view) + _behind(view)
 
 
 def first_troubles(view: RingView, shown: int) -> list[str]:
@@ -279,7 +284,8 @@ def _away(view: RingView) -> list[str]:
     return found
 
 
-def _elsewhere(view: RingView) -> list[str]:
+def elsewhere(view: RingView) -> list[str]:
+    """Ranges that are led by another broker than planned, in words."""
     return [
         f"broker {each.leader} leads slices {each.span} in the place of broker {each.members[0]}"
         for each in view.ranges

@@ -1,0 +1,604 @@
+// The console: asks the public API of the broker that served it, and draws what it says.
+// Nothing is asked of anybody else, no text becomes markup, and what it does not know it does not show.
+
+import { ring, spans } from "/console/ring.js";
+import { chart, count, bytes, element, fill, table, when } from "/console/draw.js";
+
+const PAUSE_MS = 2000;
+const HISTORY = 1800; // Looks that are kept: an hour.
+const EVENTS_MAX = 500;
+const NAME = /^[A-Za-z0-9_.-]{1,127}$/;
+
+const main = document.getElementById("main");
+const history = []; // {at, brokers: {ordinal: figures}}
+let shown = null; // The page that is open: {name, update}.
+let last = {};
+
+// --- Asking ---------------------------------------------------------------------------------------
+
+class Refused extends Error {}
+
+export async function ask(path, options = {}) {
+  const token = sessionStorage.getItem("token");
+  const headers = { Accept: "application/json", ...options.headers };
+  if (token) headers.Authorization = `Bearer ${token}`;
+  const answer = await fetch(path, { ...options, headers, cache: "no-store" });
+  if (answer.status === 401) {
+    await askForToken();
+    return ask(path, options);
+  }
+  if (!answer.ok && answer.status !== 503) throw new Refused(await reason(answer));
+  if (options.raw) return answer;
+  if (answer.status === 204) return null;
+  const body = await answer.json();
+  if (answer.status === 503 && path !== "/status") throw new Refused(body.detail ?? "not ready");
+  return body;
+}
+
+async function reason(answer) {
+  try {
+    const problem = await answer.json();
+    return problem.detail ?? problem.title ?? `answer ${answer.status}`;
+  } catch {
+    return `answer ${answer.status}`;
+  }
+}
+
+let asking = null;
+function askForToken() {
+  const dialog = document.getElementById("ask");
+  asking ??= new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      sessionStorage.setItem("token", document.getElementById("token").value.trim());
+      document.getElementById("token").value = "";
+      asking = null;
+      resolve();
+    }, { once: true });
+    dialog.showModal();
+  });
+  return asking;
+}
+
+// --- Looking, again and again -----------------------------------------------------------------------
+
+async function look() {
+  const [health, topology, figures] = await Promise.allSettled([
+    ask("/v1/health"), ask("/v1/topology?copies"), ask("/v1/figures"),
+  ]);
+  const failed = [health, topology, figures].find((each) => each.status === "rejected");
+  last = {
+    health: health.value ?? { headline: failed?.reason.message ?? "", wrong: [], notes: [], silent: true },
+    topology: topology.value ?? last.topology,
+    figures: figures.value ?? null,
+  };
+  if (last.figures) {
+    const brokers = Object.fromEntries(last.figures.brokers.map((each) => [each.ordinal, each]));
+    history.push({ at: last.figures.at / 1e6, brokers });
+    if (history.length > HISTORY) history.shift();
+  }
+  showHealth(last.health);
+  document.getElementById("clock").textContent = new Date().toLocaleTimeString();
+  await shown?.update?.();
+}
+
+async function run() {
+  for (;;) {
+    if (!document.hidden) {
+      try {
+        await look();
+      } catch (error) {
+        showHealth({ headline: `No answer: ${error.message}`, wrong: [], notes: [], silent: true });
+      }
+    }
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+  }
+}
+
+function showHealth(health) {
+  const well = !health.wrong.length && !health.silent;
+  const lines = [
+    element("p", { class: `headline ${well ? "good" : "bad"}` }, `${well ? "✓" : "✗"} ${health.headline}`),
+    ...health.wrong.slice(0, 8).map((each) => element("p", { class: "bad" }, `✗ ${each}`)),
+    ...health.notes.slice(0, 4).map((each) => element("p", { class: "note" }, `· ${each}`)),
+  ];
+  if (health.wrong.length > 8) {
+    lines.push(element("p", { class: "bad" }, `and ${health.wrong.length - 8} more: barco status`));
+  }
+  const there = document.getElementById("health");
+  const text = lines.map((each) => each.textContent).join("\n");
+  if (there.dataset.text !== text) { // Else a screen reader would say it every two seconds.
+    there.dataset.text = text;
+    fill(there, lines);
+  }
+}
+
+// --- Rates ----------------------------------------------------------------------------------------
+
+export function rate(name, ordinal) {
+  const series = rates(name, ordinal);
+  return series.length ? series.at(-1) : null;
+}
+
+function rates(name, ordinal) {
+  const found = [];
+  for (let i = 1; i < history.length; i++) {
+    const [before, now] = [history[i - 1], history[i]];
+    const seconds = now.at - before.at;
+    if (seconds <= 0) continue;
+    let sum = 0;
+    for (const [number, broker] of Object.entries(now.brokers)) {
+      if (ordinal !== undefined && Number(number) !== ordinal) continue;
+      const earlier = before.brokers[number];
+      const [was, is] = [earlier?.figures[name], broker.figures[name]];
+      // A counter that fell began anew, or one of the processes was silent: nothing is known.
+      if (was !== undefined && is !== undefined && is >= was && earlier.workers === broker.workers) {
+        sum += is - was;
+      }
+    }
+    found.push(sum / seconds);
+  }
+  return found;
+}
+
+// --- Pages ----------------------------------------------------------------------------------------
+
+function ringPage() {
+  const picture = element("div");
+  const charts = element("div", { class: "charts" });
+  const brokers = element("div", { class: "scroll", tabindex: "0", "aria-label": "Brokers" });
+  const ranges = element("div", { class: "scroll", tabindex: "0", "aria-label": "Ranges" });
+  fill(main, [
+    charts,
+    element("div", { class: "columns" }, [
+      element("div", {}, [element("h2", {}, "The ring"), picture]),
+      element("div", {}, [
+        element("h2", {}, "Brokers"), brokers, element("h3", {}, "Ranges, each with one log"), ranges,
+      ]),
+    ]),
+  ]);
+  const update = () => {
+    const { topology, figures } = last;
+    fill(charts, [
+      chart("events/s", rates("events"), count),
+      chart("bytes in/s", rates("value_bytes"), bytes),
+      chart("bytes out/s", rates("bytes_out"), bytes),
+      chart("cores", rates("process_cpu_seconds"), (value) => value.toFixed(2)),
+    ]);
+    if (!topology) return;
+    fill(picture, [ring(topology)]);
+    fill(brokers, [brokerTable(topology, figures)]);
+    fill(ranges, [rangeTable(topology)]);
+  };
+  update();
+  return { update };
+}
+
+function brokerTable(topology, figures) {
+  const told = Object.fromEntries((figures?.brokers ?? []).map((each) => [each.ordinal, each]));
+  const alone = topology.brokers.length === 1;
+  return table(
+    ["broker", "address", "state", "#leads", "#events/s", "#in/s", "#out/s", "#cores", "#memory", "#disk free"],
+    topology.brokers.map((broker) => {
+      const own = told[alone ? 0 : broker.ordinal]?.figures ?? {};
+      const number = alone ? 0 : broker.ordinal;
+      const state = broker.state ?? "alive";
+      const leads = topology.routes.filter((each) => each.leader === broker.ordinal);
+      const cores = rate("process_cpu_seconds", number);
+      return [
+        broker.ordinal, broker.name,
+        element("span", { class: state === "alive" ? "good" : "bad" }, state),
+        leads.reduce((sum, each) => sum + each.slices, 0),
+        count(rate("events", number)), bytes(rate("value_bytes", number)), bytes(rate("bytes_out", number)),
+        cores === null ? "–" : cores.toFixed(2),
+        bytes(own.process_resident_bytes), bytes(own.storage_free_bytes),
+      ];
+    }),
+  );
+}
+
+function rangeTable(topology) {
+  return table(
+    ["slices", "leader", "copies", "#epoch", "generations"],
+    topology.routes.map((route) => {
+      const copies = (route.followers ?? []).map((each) => {
+        const state = each.synced ? "in sync" : each.state === "down" ? "down" : `${each.groupsBehind} behind`;
+        return `${each.ordinal} ${state}`;
+      });
+      const shard = topology.shards.find((each) => startOf(topology, each) === route.first);
+      return [
+        spans(route.first, route.slices),
+        route.leader ?? element("span", { class: "bad" }, "nobody"),
+        copies.join(", ") || "–",
+        route.version,
+        (shard?.generations ?? []).map((each) => each.epoch).slice(-8).join(" → "),
+      ];
+    }),
+  );
+}
+
+function startOf(topology, shard) {
+  const range = topology.ranges.findIndex((each) => each.token === shard.token);
+  return range * topology.slicesPerRange + shard.slices[0];
+}
+
+// A slice's number in the whole ring.
+function sliceOf({ token, rangeIndex }) {
+  const range = last.topology?.ranges.findIndex((each) => each.token === token) ?? -1;
+  return range < 0 ? `${token}/${rangeIndex}` : range * last.topology.slicesPerRange + rangeIndex;
+}
+
+function topicsPage() {
+  const rows = element("div", { class: "scroll", tabindex: "0", "aria-label": "Topics" });
+  const filter = element("input", { type: "search", id: "filter", autocomplete: "off" });
+  fill(main, [
+    element("h2", {}, "Topics"),
+    element("form", { class: "bar" }, [element("label", { for: "filter" }, ["with", filter])]),
+    rows,
+  ]);
+  let before = null;
+  let topics = [];
+  const draw = () => {
+    const wanted = filter.value.toLowerCase();
+    const kept = topics.filter((each) => each.topic.toLowerCase().includes(wanted));
+    fill(rows, [
+      table(
+        ["topic", "#events", "#events/s", "#kept for h", "compression"],
+        kept.slice(0, 1000).map((each) => [
+          element("a", { href: `#topic/${each.topic}` }, each.topic),
+          count(each.events), count(each.rate), each.retentionHours || "–", each.compression,
+        ]),
+      ),
+      element("p", { class: "quiet" }, kept.length > 1000 ? `and ${kept.length - 1000} more` : `${kept.length} topics`),
+    ]);
+  };
+  filter.addEventListener("input", draw);
+  const update = async () => {
+    const now = { at: performance.now() / 1000, topics: (await ask("/v1/topics")).topics };
+    const earlier = Object.fromEntries((before?.topics ?? []).map((each) => [each.topic, each.events]));
+    topics = now.topics.map((each) => ({
+      ...each,
+      rate: each.topic in earlier ? Math.max(0, each.events - earlier[each.topic]) / (now.at - before.at) : null,
+    }));
+    before = now;
+    draw();
+  };
+  return { update };
+}
+
+function groupsPage() {
+  const rows = element("div", { class: "scroll", tabindex: "0", "aria-label": "Groups" });
+  fill(main, [element("h2", {}, "Groups"), rows]);
+  const update = async () => {
+    const { groups } = await ask("/v1/groups");
+    const told = await Promise.allSettled(
+      groups.slice(0, 100).map((each) => ask(`/v1/groups/${encodeURIComponent(each.group)}`)),
+    );
+    fill(rows, [
+      groups.length
+        ? table(
+          ["group", "#members", "#lag", "topics"],
+          groups.map((each, index) => {
+            const positions = told[index]?.value?.positions ?? [];
+            return [
+              element("a", { href: `#group/${encodeURIComponent(each.group)}` }, each.group),
+              each.members, told[index]?.value ? count(lagOf(positions)) : "–",
+              [...new Set(positions.map((one) => one.topic))].slice(0, 10).join(", "),
+            ];
+          }),
+        )
+        : element("p", { class: "quiet" }, "No group has members or positions."),
+    ]);
+  };
+  return { update };
+}
+
+const lagOf = (positions) => positions.reduce((sum, each) => sum + Number(each.lag ?? 0), 0);
+
+function groupPage(group) {
+  const members = element("p", { class: "quiet" });
+  const trend = element("div", { class: "charts" });
+  const rows = element("div", { class: "scroll", tabindex: "0", "aria-label": "Positions" });
+  const topic = element("select", { id: "seek-topic" });
+  const to = element("input", { id: "seek-to", value: "earliest", size: "26", list: "places" });
+  const said = element("p", { role: "status" });
+  const form = element("form", { class: "bar" }, [
+    element("label", { for: "seek-topic" }, ["topic", topic]),
+    element("label", { for: "seek-to" }, ["to: earliest, latest, or a time", to]),
+    element("button", {}, "Move its positions"),
+  ]);
+  fill(main, [
+    element("h2", {}, [element("a", { href: "#groups" }, "Groups"), ` / ${group}`]),
+    members, trend, rows, element("h3", {}, "Read again, or skip"), form, said,
+  ]);
+  const lags = [];
+  let positions = [];
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const place = placeOf(to.value);
+    const own = positions.filter((each) => each.topic === topic.value);
+    const now = lagOf(own);
+    const kept = own.reduce((sum, each) => sum + Number(each.endOffset) - Number(each.startOffset), 0);
+    const then = place === "latest" ? 0 : place === "earliest" ? kept : null;
+    const preview = then === null ? "" : ` ${count(now)} events are left to read now, ${count(then)} then.`;
+    if (!confirm(`Move group ${group} in ${topic.value} to ${place}?${preview}`)) return;
+    try {
+      await ask(`/v1/groups/${encodeURIComponent(group)}/positions`, {
+        method: "PUT",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ topic: topic.value, to: place }),
+      });
+      said.textContent = "Moved.";
+      await update();
+    } catch (error) {
+      said.textContent = error.message;
+    }
+  });
+  const update = async () => {
+    const told = await ask(`/v1/groups/${encodeURIComponent(group)}`);
+    positions = told.positions ?? [];
+    lags.push(lagOf(positions));
+    if (lags.length > HISTORY) lags.shift();
+    members.textContent = told.members?.length
+      ? `Members: ${told.members.map((each) => each.consumerId ?? each).join(", ")}`
+      : "No member is there.";
+    fill(trend, [chart("lag", lags, count)]);
+    const topics = [...new Set(positions.map((each) => each.topic))];
+    if (topics.join() !== topic.dataset.names) {
+      topic.dataset.names = topics.join();
+      fill(topic, topics.map((each) => element("option", {}, each)));
+    }
+    fill(rows, [
+      table(
+        ["topic", "slice", "#position", "#end", "#lag", "with"],
+        [...positions].sort((a, b) => Number(b.lag) - Number(a.lag)).slice(0, 500).map((each) => [
+          each.topic, sliceOf(each), count(Number(each.offset)),
+          count(Number(each.endOffset)), count(Number(each.lag)), each.consumerId ?? "–",
+        ]),
+      ),
+    ]);
+  };
+  return { update };
+}
+
+function placeOf(text) {
+  const given = text.trim();
+  if (given === "" || given === "earliest" || given === "latest" || given.startsWith("timestamp:")) {
+    return given || "earliest";
+  }
+  const time = Date.parse(given);
+  return Number.isNaN(time) ? given : `timestamp:${time * 1000}`;
+}
+
+function topicPage(topic, options) {
+  const slices = element("div", { class: "scroll", tabindex: "0", "aria-label": "Slices" });
+  const rows = element("div", { class: "scroll", tabindex: "0", "aria-label": "Events" });
+  const said = element("p", { role: "status", class: "quiet" });
+  const from = element("input", { id: "from", size: "26", value: options.get("from") ?? "newest" });
+  const slice = element("select", { id: "slice" });
+  const most = element("input", { id: "most", type: "number", min: "1", max: String(EVENTS_MAX), value: options.get("n") ?? "50" });
+  const key = element("input", { id: "key", type: "search", autocomplete: "off", value: options.get("key") ?? "" });
+  const text = element("input", { id: "text", type: "search", autocomplete: "off", value: options.get("text") ?? "" });
+  const live = element("input", { id: "live", type: "checkbox" });
+  live.checked = options.get("live") === "1";
+  const form = element("form", { class: "bar" }, [
+    element("label", { for: "from" }, ["from: newest, earliest, a time, a cursor", from]),
+    element("label", { for: "slice" }, ["slice", slice]),
+    element("label", { for: "most" }, ["events", most]),
+    element("label", { for: "key" }, ["key has", key]),
+    element("label", { for: "text" }, ["value has", text]),
+    element("label", { for: "live" }, ["follow", live]),
+    element("button", {}, "Show"),
+  ]);
+  const produced = element("p", { role: "status" });
+  const newKey = element("input", { id: "new-key" });
+  const newValue = element("textarea", { id: "new-value" }, '{"hello": "world"}');
+  const produce = element("form", {}, [
+    element("p", {}, element("label", { for: "new-key" }, ["Key (may be empty) ", newKey])),
+    element("p", {}, element("label", { for: "new-value" }, ["Value: JSON, or any text", newValue])),
+    element("p", {}, element("button", {}, "Produce it")),
+  ]);
+  fill(main, [
+    element("h2", {}, [element("a", { href: "#topics" }, "Topics"), ` / ${topic}`]),
+    form, said, rows,
+    element("details", {}, [element("summary", {}, "Slices"), slices]),
+    element("details", {}, [element("summary", {}, "Produce an event"), produce, produced]),
+  ]);
+  let found = [];
+  let next = null; // By slice where to go on, while it follows.
+  let listed = [];
+
+  const draw = () => {
+    const [inKey, inValue] = [key.value.toLowerCase(), text.value.toLowerCase()];
+    const kept = found.filter((each) =>
+      String(each.key ?? "").toLowerCase().includes(inKey) && each.shown.toLowerCase().includes(inValue));
+    said.textContent = `${count(kept.length)} of ${count(found.length)} events that were read`;
+    fill(rows, [
+      table(
+        ["time", "slice", "#offset", "key", "value"],
+        kept.slice(0, EVENTS_MAX).map((each) => [
+          when(each.timestamp), each.slice, each.offset,
+          element("span", { title: String(each.key ?? "") }, each.key ?? "–"),
+          each.shown.length > 2000 ? `${each.shown.slice(0, 2000)} …` : each.shown,
+        ]),
+        { 3: "key", 4: "value" },
+      ),
+    ]);
+  };
+
+  const read = async (one, cursor, number) => {
+    const answer = await ask(
+      `/v1/topic/${topic}/slices/${one.token}/${one.rangeIndex}/events?from=${encodeURIComponent(cursor)}&maxBytes=262144`,
+      { headers: { Accept: "application/x-ndjson" }, raw: true },
+    );
+    const at = answer.headers.get("Barco-Next-Cursor") ?? cursor;
+    const lines = answer.status === 200 ? (await answer.text()).split("\n").filter(Boolean) : [];
+    return { next: at, events: lines.slice(0, number).map((line) => eventOf(line, one)) };
+  };
+
+  const wanted = () => listed.filter((each) => slice.value === "all" || each.name === slice.value);
+
+  const show = async () => {
+    listed = (await ask(`/v1/topic/${topic}/slices`)).slices.map((each, index) => ({ ...each, name: String(index) }));
+    const names = ["all", ...listed.map((each) => each.name)];
+    if (slice.dataset.names !== names.join()) {
+      const chosen = options.get("slice") ?? "all";
+      slice.dataset.names = names.join();
+      fill(slice, names.map((each) => element("option", {}, each)));
+      if (names.includes(chosen)) slice.value = chosen;
+    }
+    fill(slices, [
+      table(
+        ["slice", "leader", "#first", "#end", "last event"],
+        listed.map((each) => [
+          each.name, each.endpoint, each.startOffset, each.endOffset,
+          each.lastTimestamp ? when(each.lastTimestamp) : "–",
+        ]),
+      ),
+    ]);
+    const number = Math.min(EVENTS_MAX, Math.max(1, Number(most.value) || 50));
+    const some = wanted();
+    const share = Math.max(1, Math.ceil(number / Math.max(1, some.length)));
+    const place = placeOf(from.value);
+    next = {};
+    const told = await Promise.allSettled(some.map(async (one) => {
+      const newest = BigInt(one.endOffset) - BigInt(place === "newest" ? number : 0);
+      const start = BigInt(one.startOffset) > newest ? BigInt(one.startOffset) : newest;
+      const cursor = place === "newest" ? `00000000-${start.toString(16).padStart(16, "0")}` : place;
+      const part = await read(one, cursor, place === "newest" ? EVENTS_MAX : share);
+      next[one.name] = place === "newest" ? part.next : one.end;
+      return part.events;
+    }));
+    const failed = told.find((each) => each.status === "rejected");
+    found = told.flatMap((each) => each.value ?? []).sort(newestFirst).slice(0, number);
+    draw();
+    if (failed) said.textContent = failed.reason.message;
+  };
+
+  const follow = async () => {
+    const more = await Promise.allSettled(wanted().map(async (one) => {
+      const told = await read(one, next[one.name] ?? one.end, EVENTS_MAX);
+      next[one.name] = told.next;
+      return told.events;
+    }));
+    const fresh = more.flatMap((each) => each.value ?? []);
+    if (!fresh.length) return;
+    found = [...fresh.sort(newestFirst), ...found].slice(0, 4 * EVENTS_MAX);
+    draw();
+  };
+
+  const remember = () => {
+    const kept = new URLSearchParams({ from: from.value, n: most.value, slice: slice.value });
+    if (key.value) kept.set("key", key.value);
+    if (text.value) kept.set("text", text.value);
+    if (live.checked) kept.set("live", "1");
+    window.history.replaceState(null, "", `#topic/${topic}?${kept}`);
+  };
+
+  const safely = (doing) => async (event) => {
+    event?.preventDefault();
+    try {
+      await doing();
+    } catch (error) {
+      said.textContent = error.message;
+    }
+  };
+  form.addEventListener("submit", safely(async () => { remember(); await show(); }));
+  for (const input of [key, text]) input.addEventListener("input", () => { remember(); draw(); });
+  live.addEventListener("change", remember);
+  produce.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const query = newKey.value ? `?partitionKey=${encodeURIComponent(newKey.value)}` : "";
+    try {
+      const json = isJson(newValue.value);
+      const told = await ask(`/v1/topic/${topic}/messages${query}`, {
+        method: "POST",
+        headers: { "Content-Type": json ? "application/json" : "application/octet-stream" },
+        body: newValue.value,
+      });
+      produced.textContent = `On stable storage at offset ${told?.startOffset ?? ""}.`;
+    } catch (error) {
+      produced.textContent = error.message;
+    }
+  });
+  safely(show)();
+  return { update: () => (live.checked && next ? follow() : undefined) };
+}
+
+const newestFirst = (a, b) => b.timestamp - a.timestamp || Number(b.offset) - Number(a.offset);
+
+function isJson(text) {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function eventOf(line, one) {
+  const told = JSON.parse(line);
+  const value = told.value;
+  const shownValue = typeof value === "string" ? value : JSON.stringify(value);
+  return { ...told, slice: one.name, shown: shownValue ?? "null" };
+}
+
+function usersPage() {
+  const rows = element("div", { class: "scroll", tabindex: "0", "aria-label": "Users" });
+  fill(main, [element("h2", {}, "Users"), rows]);
+  const update = async () => {
+    const { users } = await ask("/v1/users");
+    fill(rows, [
+      users.length
+        ? table(
+          ["user", "may", "#requests/s", "#bytes/s"],
+          users.map((each) => [
+            each.name ?? each.user, (each.grants ?? []).join(", "),
+            each.requestsPerSecond || "–", each.bytesPerSecond ? bytes(each.bytesPerSecond) : "–",
+          ]),
+        )
+        : element("p", { class: "quiet" }, "Nobody needs a token here, or there are no users."),
+    ]);
+  };
+  return { update };
+}
+
+// --- Which page -----------------------------------------------------------------------------------
+
+async function open() {
+  const [path, query] = location.hash.slice(1).split("?");
+  const [name, ...rest] = path.split("/");
+  let given = rest.join("/");
+  try {
+    given = decodeURIComponent(given);
+  } catch {
+    given = "";
+  }
+  const pages = { ring: ringPage, topics: topicsPage, groups: groupsPage, users: usersPage };
+  let page = pages[name] ?? ringPage;
+  if (name === "group" && given) page = () => groupPage(given);
+  if (name === "topic" && NAME.test(given)) page = () => topicPage(given, new URLSearchParams(query ?? ""));
+  const current = { topic: "topics", group: "groups" }[name] ?? (name || "ring");
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#${current}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `barco: ${given || current}`;
+  const opened = page();
+  shown = {
+    update: async () => {
+      try {
+        await opened.update?.();
+      } catch (error) {
+        if (!(error instanceof Refused)) throw error;
+        fill(main, [element("p", { class: "bad" }, error.message)]);
+        shown = null;
+      }
+    },
+  };
+  await shown.update();
+}
+
+window.addEventListener("hashchange", open);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) look().catch(() => {}); });
+open().catch(() => {});
+run();

@@ -1,0 +1,76 @@
+// Elements, tables, small charts, and how figures are spelt.
+
+const SVG = "http://www.w3.org/2000/svg";
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+// Children are nodes and texts; a text never becomes markup.
+export function element(name, attributes = {}, children = []) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...[children].flat());
+  return made;
+}
+
+export function shape(name, attributes = {}, children = []) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...[children].flat());
+  return made;
+}
+
+export function fill(parent, children) {
+  parent.replaceChildren(...children);
+}
+
+// Columns whose name begins with # are numbers. classes: by column.
+export function table(columns, rows, classes = {}) {
+  const numeric = columns.map((each) => each.startsWith("#"));
+  const name = (each) => each.replace(/^#/, "");
+  const kind = (index) => (numeric[index] ? { class: "number" } : classes[index] ? { class: classes[index] } : {});
+  return element("table", {}, [
+    element("thead", {}, element("tr", {}, columns.map((each, index) =>
+      element("th", { scope: "col", ...(numeric[index] ? { class: "number" } : {}) }, name(each))))),
+    element("tbody", {}, rows.map((row) => element("tr", {}, row.map((cell, index) =>
+      element("td", kind(index), cell instanceof Node ? cell : String(cell ?? "–")))))),
+  ]);
+}
+
+export function count(number) {
+  if (number === null || number === undefined) return "–";
+  return Math.round(number).toLocaleString("en");
+}
+
+export function bytes(number) {
+  if (number === null || number === undefined) return "–";
+  let unit = 0;
+  let left = number;
+  while (left >= 1024 && unit < UNITS.length - 1) {
+    left /= 1024;
+    unit += 1;
+  }
+  return `${left.toFixed(unit ? 1 : 0)} ${UNITS[unit]}`;
+}
+
+// Microseconds since 1970, in the reader's own time.
+export function when(micros) {
+  const moment = new Date(Number(micros) / 1000);
+  if (Number.isNaN(moment.getTime())) return `${micros} µs`;
+  const two = (number, width = 2) => String(number).padStart(width, "0");
+  return `${moment.getFullYear()}-${two(moment.getMonth() + 1)}-${two(moment.getDate())} `
+    + `${two(moment.getHours())}:${two(moment.getMinutes())}:${two(moment.getSeconds())}.${two(moment.getMilliseconds(), 3)}`;
+}
+
+// One figure over time: of many points those are drawn that fit.
+export function chart(name, values, spell) {
+  const points = values.slice(-900);
+  const most = Math.max(...points, 1e-9);
+  const step = points.length > 1 ? 300 / (points.length - 1) : 0;
+  const line = points.map((value, index) => `${(index * step).toFixed(1)},${(46 - 44 * (value / most)).toFixed(1)}`);
+  const now = points.length ? spell(points.at(-1)) : "–";
+  const picture = shape("svg", { viewBox: "0 0 300 48", preserveAspectRatio: "none", "aria-hidden": "true" });
+  if (line.length > 1) picture.append(shape("path", { d: `M${line.join("L")}` }));
+  return element("div", { class: "chart" }, [
+    element("p", {}, name), element("strong", {}, now), picture,
+    element("p", {}, points.length ? `at most ${spell(Math.max(...points))}` : "not known yet"),
+  ]);
+}

@@ -1,0 +1,137 @@
+"""The console: its page, and what it shows of all brokers together.
+
+The page asks the public API and nothing else. It is served to anybody, for it says nothing; what it
+shows needs a user's token where the broker asks for one.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from barco.console import files
+from barco.errors import BarcoError, NotFoundError
+from barco.model.health import health_of
+from barco.model.ranges import peer_of, process_of
+from barco.workers.http.base.context import Context
+from barco.workers.http.base.messages import Request, Response, json_response
+from barco.workers.http.handlers.status import Status
+from barco.workers.process.metrics import GAUGES
+
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""No byte from anywhere else, no script in a page, no frame around it."""
+
+_TIMEOUT_S = 1.0
+
+_SHOWN = (
+    "events", "value_bytes", "bytes_out", "requests", "connections", "process_cpu_seconds",
+    "process_resident_bytes", "storage_free_bytes", "replication_groups_behind", "queued_bytes",
+    "long_polls_waiting", "over_quota", "problems",
+)  # fmt: skip
+"""What is told of a broker, by its name among the metrics."""
+
+
+class Console:
+    """Handlers of the page, of figures and of health."""
+
+    def __init__(self, context: Context, status: Status) -> None:
+        self._context, self._status = context, status
+        self._files = _marked(files())
+
+    async def home(self, request: Request) -> Response:
+        """Who types an address into a browser wants to see something."""
+        return Response(302, b"", (("Location", "/console"), ("Cache-Control", "no-store")))
+
+    async def page(self, request: Request) -> Response:
+        """The page itself."""
+        return self._file("index.html", request)
+
+    async def file(self, request: Request) -> Response:
+        """What the page is made of."""
+        return self._file(request.variables["file"], request)
+
+    def _file(self, name: str, request: Request) -> Response:
+        found = self._files.get(name)
+        if found is None:
+            raise NotFoundError("The console has no such file.")
+        kind, mark, body = found
+        headers = (
+            ("Content-Type", kind),
+            ("Content-Security-Policy", POLICY),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-cache"),
+            ("ETag", mark),
+        )
+        if mark in (request.header("if-none-match") or ""):
+            return Response(304, b"", headers)
+        return Response(200, body, headers)
+
+    async def health(self, request: Request) -> Response:
+        """How the cluster is, in words, as this broker sees it."""
+        status, topology = await asyncio.gather(self._status.told(), self._status.ring(copies=True))
+        name = self._context.service.neighbours.host(self._context.options.ordinal)
+        found = health_of({f"broker {self._context.options.ordinal} ({name})": status}, topology)
+        return json_response(
+            {"headline": found.headline, "wrong": found.wrong, "notes": found.notes}
+        )
+
+    async def figures(self, request: Request) -> Response:
+        """A few figures of each broker, which its processes are asked for."""
+        context = self._context
+        peers = set(context.processes)
+        if context.options.ring_size > 1:
+            for ordinal in context.service.neighbours.ordinals:
+                peers.update(map(peer_of, context.ranges.processes_of(ordinal)))
+        asked: dict[int, Mapping[str, Any]] = {peer: {} for peer in peers}
+        answers = await context.siblings.broadcast("stats", asked, _TIMEOUT_S)
+        brokers: dict[int, dict[str, Any]] = {}
+        for peer, answer in answers.items():
+            ordinal = process_of(peer)[0]
+            broker = brokers.setdefault(
+                ordinal, {"ordinal": ordinal, "workers": 0, "silent": 0, "figures": {}}
+            )
+            if isinstance(answer, BarcoError):
+                broker["silent"] += 1
+                continue
+            broker["workers"] += 1
+            _add(broker["figures"], answer)
+        body = {
+            "at": self._context.service.wall_us(),
+            "brokers": [brokers[ordinal] for ordinal in sorted(brokers)],
+        }
+        return json_response(body)
+
+
+def _add(figures: dict[str, float], answer: Mapping[str, Any]) -> None:
+    """What one process says; a figure that all share is not added up."""
+    for name in _SHOWN:
+        value = answer.get(name)
+        if name == "events" and isinstance(value, int):
+            value -= answer.get("events_followed", 0)  # Each event once, at its leader.
+        if not isinstance(value, int | float):
+            continue
+        gauge = GAUGES.get(name)
+        if gauge is not None and gauge.shared:
+            figures[name] = max(figures.get(name, value), value)
+        else:
+            figures[name] = figures.get(name, 0) + value
+
+
+def _marked(files: Mapping[str, bytes]) -> dict[str, tuple[str, str, bytes]]:
+    """By name: kind, ETag, content."""
+    found = {}
+    for name, content in files.items():
+        mark = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+        found[name] = (KINDS[name[name.rindex(".") :]], mark, content)
+    return found
