@@ -30,13 +30,29 @@ def token(key: Buffer, /) -> int:
 def crc32c(data: Buffer, seed: int = 0) -> int:
     """CRC-32C of data, continued from seed (the checksum of what came before)."""
 
+def headers_encode(headers: Sequence[tuple[str, bytes]], /) -> bytes:
+    """An event's headers as batches have them, of names and values; none: no bytes. ValueError:
+    more of them than an event may have, or a name that is none."""
+
+def headers_lists(offsets: Buffer, headers: Buffer, /) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """Of a column of headers Arrow's buffers of lists of names and values: offsets of the lists, of
+    the names, the names, offsets of the values, the values. ValueError: they are damaged."""
+
+def headers_pack(
+    lists: Buffer, name_offsets: Buffer, names: Buffer, value_offsets: Buffer, values: Buffer, /
+) -> tuple[int, bytes, bytes]:
+    """The opposite: offsets and data of a column, no bytes for an empty list; before them -1, or
+    the first row that no event can have. ValueError: buffers that do not fit each other."""
+
 def batch_encode(
-    values: Sequence[bytes],
+    values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None = None,
     numbers: dict[str, Sequence[int]] | None = None,
     compress: bool = True,
+    headers: Sequence[bytes | None] | None = None,
 ) -> bytes:
-    """A body of type application/vnd.barco.batch.
+    """A body of type application/vnd.barco.batch. `headers`: of each event what headers_encode()
+    made, or None.
 
     `numbers`: columns of 64-bit integers by name; without "timestamp", microseconds since 1970, the
     broker's clock is used. ValueError: no value, columns of different lengths or of another name, a
@@ -55,11 +71,16 @@ def batch_columns(
     key_valid: Buffer | None = None,
     numbers: dict[str, Buffer] | None = None,
     acceleration: int = 1,
+    value_valid: Buffer | None = None,
+    header_offsets: Buffer | None = None,
+    headers: Buffer | None = None,
+    header_valid: Buffer | None = None,
 ) -> bytes:
     """A body of type application/vnd.barco.batch, of Arrow's buffers, without the GIL.
 
     `numbers`: as for batch_encode(), native 64-bit integers. `key_valid`: a byte for each event, 0
-    where it has no key. `acceleration`: LZ4's; 0 compresses nothing. ValueError: as batch_encode(),
+    where it has no key; so `value_valid` and `header_valid`. `headers` are as headers_encode()
+    makes them. `acceleration`: LZ4's; 0 compresses nothing. ValueError: as batch_encode(),
     or buffers that do not fit each other.
     """
 
@@ -76,14 +97,17 @@ def chunks_scan(buf: Buffer, /) -> list[tuple[int, int, str, int, int, int, int,
 def chunk_is(buf: Buffer, topic: str, slice: int, base_offset: int, count: int, /) -> bool:
     """Whether a buffer is exactly this chunk: header, bounds and all checksums are right."""
 
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
+StoredEvent: TypeAlias = tuple[int, int, bytes | None, bytes | None, *tuple[Headers, ...]]
+
 EVENT: tuple[str, ...]
 """The names of what chunk_events() says of an event: offset, then each column."""
 
-def chunk_events(buf: Buffer, offset: int = 0) -> list[tuple[int, int, bytes | None, bytes]]:
-    """(offset, timestamp in microseconds, key, value) of each event, and what else EVENT names; all
-    checksums verified."""
+def chunk_events(buf: Buffer, offset: int = 0) -> list[StoredEvent]:
+    """(offset, timestamp in microseconds, key, value) of each event, and if any of the chunk has
+    headers, its own; all checksums verified."""
 
-def batch_events(batch: Buffer, /) -> list[tuple[int, int, bytes | None, bytes]]:
+def batch_events(batch: Buffer, /) -> list[StoredEvent]:
     """The same of exactly one batch, with the place in it for an offset, and timestamp 0 where the
     broker's clock is to be used. ValueError: it is none."""
 
@@ -426,6 +450,8 @@ class Reactor:
         empty. ValueError says what is wrong with them; then nothing is changed."""
     def tls_reason(self) -> str: ...  # why the last handshake failed
     def set_access(self, table: bytes | None, /) -> None: ...  # None: not known yet
+    def take_headers(self, on: bool, /) -> None:
+        """Whether events with headers or without a value are stored from now on; if not, 503."""
     def refusals(
         self,
     ) -> tuple[

@@ -308,7 +308,7 @@ def _settle(future: asyncio.Future[Any], made: Any, error: Exception | None) -> 
 
 def weight_of(event: Event, outputs: Sequence[Output]) -> int:
     """Of an event and what was made of it, in bytes."""
-    return EVENT_BYTES + len(event.value) + sum(len(each.value) for each in outputs)
+    return EVENT_BYTES + len(event.value or b"") + sum(len(each.value) for each in outputs)
 
 
 def outputs_of(made: Any) -> Sequence[Output]:

@@ -345,7 +345,7 @@ class Engine:
         key = SliceKey(event.token, event.slice)
         self._ahead.setdefault(event.topic, {})[key] = event.next_cursor
         self._read += 1
-        self._read_bytes += len(event.value) + len(event.key or b"")
+        self._read_bytes += len(event.value or b"") + len(event.key or b"")
 
     @property
     def full(self) -> bool:

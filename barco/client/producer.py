@@ -17,18 +17,19 @@ from barco.client.base.future import Delivery
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import (
     DEFAULT_ENDPOINT,
+    Bytes,
+    Headers,
     check_timestamp,
     check_topic,
-    to_bytes,
+    to_headers,
     to_key,
+    to_value,
 )
 from barco.client.base.settings import ProducerSettings, parted
 from barco.client.sender import Parts, ProducerOptions, Sender, settle_once
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.batching import Ack, SliceKey
 from barco.client.wire.ring import Ring
-
-Bytes = bytes | bytearray | memoryview | str
 
 
 class AsyncProducer:
@@ -55,11 +56,15 @@ class AsyncProducer:
     def send(
         self,
         topic: str,
-        value: Bytes,
+        value: Bytes | None,
         key: Bytes | None = None,
         timestamp_us: int | None = None,
+        headers: Headers | None = None,
     ) -> asyncio.Future[Ack]:
         """Takes one event; the future has its Ack once it is durable, or the reason why not.
+
+        A `value` of None says that the key is no more. `headers`: at most 64 and 16 KiB, a mapping
+        or pairs of names and values; names become lower case.
 
         Without `timestamp_us` (microseconds since 1970) the broker's clock counts. Raises
         BufferFullError if more than `buffer_bytes` wait already: await `drain()` to avoid it.
@@ -67,22 +72,26 @@ class AsyncProducer:
         check_topic(topic)
         check_timestamp(timestamp_us)
         key = None if key is None else to_key(key)
-        value = to_bytes("value", value)
+        value, packed = to_value(value), to_headers(headers)
         future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-        self._sender.enqueue(topic, key, value, timestamp_us, future)
+        self._sender.enqueue(topic, key, value, timestamp_us, future, packed)
         return future
 
     def send_many(
-        self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None] | None = None
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
     ) -> asyncio.Future[int]:
         """Takes many events, cheaply; the future has their number once all are durable.
 
-        `keys` is None, or has one for each value, None where there is none. Order is kept for
-        each key, as with `send`.
+        `keys` is None, or has one for each value, None where there is none; so `headers`, each as
+        with `send`. Order is kept for each key.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
-        enqueue_many(self._sender, check_topic(topic), values, keys, future)
+        enqueue_many(self._sender, check_topic(topic), values, keys, headers, future)
         return future
 
     async def drain(self) -> None:
@@ -136,11 +145,15 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Bytes,
+        value: Bytes | None,
         key: Bytes | None = None,
         timestamp_us: int | None = None,
+        headers: Headers | None = None,
     ) -> concurrent.futures.Future[Ack]:
         """Takes one event; the future has its Ack once it is durable, or the reason why not.
+
+        A `value` of None says that the key is no more. `headers`: at most 64 and 16 KiB, a mapping
+        or pairs of names and values; names become lower case.
 
         Without `timestamp_us` (microseconds since 1970) the broker's clock counts. Waits while
         more than `buffer_bytes` wait already; BufferFullError after the delivery time-out.
@@ -148,32 +161,36 @@ class Producer:
         check_topic(topic)
         check_timestamp(timestamp_us)
         key = None if key is None else to_key(key)
-        value = to_bytes("value", value)
+        value, packed = to_value(value), to_headers(headers)
         future: concurrent.futures.Future[Ack] = Delivery()
         try:
-            self._sender.enqueue(topic, key, value, timestamp_us, future)
+            self._sender.enqueue(topic, key, value, timestamp_us, future, packed)
         except BufferFullError:
             for _ in self._waits_for_room():
                 try:
-                    self._sender.enqueue(topic, key, value, timestamp_us, future)
+                    self._sender.enqueue(topic, key, value, timestamp_us, future, packed)
                     break
                 except BufferFullError:
                     continue
         return future
 
     def send_many(
-        self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None] | None = None
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
     ) -> concurrent.futures.Future[int]:
         """Takes many events, cheaply; the future has their number once all are durable.
 
-        `keys` is None, or has one for each value, None where there is none. Order is kept for
-        each key, as with `send`.
+        `keys` is None, or has one for each value, None where there is none; so `headers`, each as
+        with `send`. Order is kept for each key.
         """
         check_topic(topic)
         if self._sender.buffered_bytes() >= self._sender.options.buffer_bytes:
             next(self._waits_for_room())
         future: concurrent.futures.Future[int] = Delivery()
-        enqueue_many(self._sender, topic, values, keys, future)
+        enqueue_many(self._sender, topic, values, keys, headers, future)
         return future
 
     def flush(self, timeout_s: float | None = None) -> None:
@@ -215,13 +232,17 @@ class Producer:
 def enqueue_many(
     sender: Sender,
     topic: str,
-    values: Sequence[bytes],
+    values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None,
+    headers: Sequence[Headers | None] | None,
     future: "asyncio.Future[int] | concurrent.futures.Future[int]",
 ) -> None:
     """Hands the events to the engine, slice by slice; `future` gets their number in the end."""
     if keys is not None and len(keys) != len(values):
         raise ValueError(f"{len(values)} values but {len(keys)} keys")
+    if headers is not None and len(headers) != len(values):
+        raise ValueError(f"{len(values)} values but headers of {len(headers)}")
+    packed = () if headers is None else list(map(to_headers, headers))
     ring = sender.ring
     if ring is None:
         raise ClosedError("start the producer first")
@@ -238,20 +259,29 @@ def enqueue_many(
     if not total:
         resolve(None)
         return
-    parts: Parts = {None: ((), values)} if keys is None else by_slice(ring, keys, values)
+    parts: Parts = {None: ((), values, packed)}
+    if keys is not None:
+        parts = by_slice(ring, keys, values, packed)
     sender.enqueue_many(topic, parts, settle_once(total, resolve))
 
 
-def by_slice(ring: Ring, keys: Sequence[bytes | None], values: Sequence[bytes]) -> Parts:
-    """Keys and values of each slice, in their order; those without a key under None."""
-    parts: dict[SliceKey | None, tuple[list[bytes], list[bytes]]] = {}
+def by_slice(
+    ring: Ring,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Sequence[bytes | None] = (),
+) -> Parts:
+    """Keys, values and headers of each slice, in their order; those without a key under None."""
+    parts: dict[SliceKey | None, tuple[list[bytes], list[bytes | None], list[bytes | None]]] = {}
     slice_of_key = ring.slice_of_key
-    for key, value in zip(keys, values, strict=True):
+    for number, (key, value) in enumerate(zip(keys, values, strict=True)):
         at = None if key is None else slice_of_key(key)
         part = parts.get(at)
         if part is None:
-            part = parts[at] = ([], [])
+            part = parts[at] = ([], [], [])
         if key is not None:
             part[0].append(key)
         part[1].append(value)
+        if headers:
+            part[2].append(headers[number])
     return parts

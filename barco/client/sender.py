@@ -35,6 +35,7 @@ from barco.client.wire.batching import (
     Limits,
     SliceKey,
     Waiter,
+    sizes_of,
 )
 from barco.client.wire.codec import encode_batch
 from barco.client.wire.discovery import Directory
@@ -49,8 +50,11 @@ _log = logging.getLogger("barco.client")
 
 _PRODUCER_ID = re.compile(r"[A-Za-z0-9_.-]{0,60}", re.ASCII)
 BATCH_TYPE = "application/vnd.barco.batch"
-Parts = Mapping[SliceKey | None, tuple[Sequence[bytes], Sequence[bytes]]]
-"""Keys and values of each slice; under None, values without a key (and no keys)."""
+Parts = Mapping[
+    SliceKey | None, tuple[Sequence[bytes], Sequence[bytes | None], Sequence[bytes | None]]
+]
+"""Keys, values and headers (none at all, or of each event, as they are stored) of each slice; under
+None, those without a key (and no keys)."""
 
 REFRESH_TIMEOUT_S = 2.0
 REQUEST_TIMEOUT_S = 10.0
@@ -126,21 +130,23 @@ class Sender:
         self,
         topic: str,
         key: bytes | None,
-        value: bytes,
+        value: bytes | None,
         timestamp_us: int | None,
         waiter: Waiter,
+        headers: bytes | None = None,
     ) -> None:
         """Takes one event. BufferFullError if there is no room, ClosedError after the end."""
         ring = self._open()
         slice_key = None if key is None else ring.slice_of_key(key)
         batcher = self._batcher
+        size = len(value or b"") + len(headers or b"")
         with self._lock:
-            self._check_room(len(value))
+            self._check_room(size)
             if slice_key is None:
-                lane = batcher.keyless_lane(topic, ring.slices, len(value), timestamp_us)
+                lane = batcher.keyless_lane(topic, ring.slices, size, timestamp_us)
             else:
                 lane = batcher.keyed_lane(topic, slice_key)
-            batch = batcher.add(lane, key, value, timestamp_us, time.monotonic())
+            batch = batcher.add(lane, key, value, timestamp_us, time.monotonic(), headers)
             batch.waiters.append((len(batch) - 1, waiter))
             news = batcher.news()
         if news:
@@ -153,14 +159,15 @@ class Sender:
         with self._lock:
             self._check_room(0)
             now = time.monotonic()
-            for slice_key, (keys, values) in parts.items():
+            for slice_key, (keys, values, headers) in parts.items():
                 if slice_key is not None:
                     lane = batcher.keyed_lane(topic, slice_key)
-                    batcher.extend(lane, keys, values, on_done, now)
+                    batcher.extend(lane, keys, values, on_done, now, headers)
                     continue
-                for turn, piece in enumerate(self._pieces(values)):
-                    lane = batcher.keyless_lane(topic, ring.slices, len(piece[0]), rotate=turn > 0)
-                    batcher.extend(lane, (), piece, on_done, now)
+                for turn, (piece, its) in enumerate(self._pieces(values, headers)):
+                    size = len(piece[0] or b"")
+                    lane = batcher.keyless_lane(topic, ring.slices, size, rotate=turn > 0)
+                    batcher.extend(lane, (), piece, on_done, now, its)
             news = batcher.news()
         if news:
             self._wake(news)
@@ -231,12 +238,14 @@ class Sender:
         self._pool.close()
         self._directory.close()
 
-    def _pieces(self, values: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    def _pieces(
+        self, values: Sequence[bytes | None], headers: Sequence[bytes | None]
+    ) -> Iterator[tuple[Sequence[bytes | None], Sequence[bytes | None]]]:
         """Runs of about a batch each, so that events without a key spread over the slices."""
-        total = sum(map(len, values))
+        total = sum(sizes_of(values)) + sum(sizes_of(headers))
         count = max(1, len(values) * self.options.batch_bytes // max(1, total))
         for first in range(0, len(values), count):
-            yield values[first : first + count]
+            yield values[first : first + count], headers[first : first + count]
 
     def _check_room(self, size: int) -> None:
         free = self.options.buffer_bytes - self._batcher.buffered_bytes
@@ -332,7 +341,8 @@ class Sender:
             batch.values,
             batch.keys if lane.keyed else None,
             {"timestamp": batch.timestamps_us} if batch.timestamps_us else None,
-            compress=self.options.compress,
+            self.options.compress,
+            batch.all_headers(),
         )
         if self._earlier is not None:
             await self._earlier.continue_with(lane, max(0.05, deadline - time.monotonic()))

@@ -30,6 +30,10 @@ TIMESTAMPS = ("plausible", "any")
 DATA_FORMAT = 1
 """Of the logs in data directories. What one broker writes the others of its cluster read."""
 
+LOG_FORMATS = (DATA_FORMAT, 2)
+"""Of the logs: those that can be read. In the second one events may have headers, or no value; it
+is written when every broker of the ring has noted that it reads it."""
+
 DIRECTORY_FORMATS = (1, 2)
 """Of data directories: those that can be read; the last one is written. In the first one ranges had
 the numbers of processes: a version of barco that knows only that would find none of the names, and
@@ -124,6 +128,8 @@ class WorkerOptions:
     segment_bytes: int
     compression: str = "lz4"
     """Of topics that have no setting of their own."""
+    headers: bool = False
+    """Whether events with headers or without a value may be stored: every broker reads them."""
     retention_seconds: float = 60.0
     """Between two looks at what retention may delete."""
     drain_bytes_per_second: int = 64 * 2**20

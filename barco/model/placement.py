@@ -103,3 +103,13 @@ def slices_of_worker(worker: int, *, slices: int, workers: int) -> range:
     assert 0 <= worker < workers <= slices
     first, last = (-(-each * slices // workers) for each in (worker, worker + 1))
     return range(first, last)
+
+
+def ring_slices(brokers: int, slices_per_range: int) -> list[tuple[int, int]]:
+    """Every slice of the ring in token order: (token of its range, index in the range)."""
+    placement = Placement(brokers, slices_per_range)
+    return [
+        (placement.token(place), index)
+        for place in range(brokers)
+        for index in range(slices_per_range)
+    ]

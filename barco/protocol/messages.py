@@ -43,6 +43,8 @@ Supervisor to worker:
                                                     keys of tickets (`WorkerOptions.tls`)
     {"type": "ask", "id", "op", "args": {...}}      for whoever leads slice 0; answered by one
                                                     "answer", and asked of one that is ready
+    {"type": "headers", "taken"}                    whether events with headers or without a value
+                                                    may be stored: every broker reads them
     {"type": "drain"}                               finish, seal, exit 0
 
 A channel that ends is an order to exit: the supervisor is gone. A worker gets its first view
@@ -67,4 +69,8 @@ CLUSTER = "cluster"
 PROCESSES = "processes"
 TLS = "tls"
 ASK = "ask"
+HEADERS = "headers"
 DRAIN = "drain"
+
+REFUSED = "headers_refused"
+"""Of a worker's stats: how many events with headers or without a value were refused for now."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from barco.model.options import DATA_FORMAT, DIRECTORY_FORMATS
+from barco.model.options import DIRECTORY_FORMATS, LOG_FORMATS
 from barco.protocol.gossip import GOSSIP_OLDEST, GOSSIP_VERSION
 from barco.protocol.link import LINK_OLDEST, LINK_VERSION
 from barco.protocol.span import Span, newest_common
@@ -12,7 +12,7 @@ SPOKEN: Mapping[str, Span] = {
     "link": (LINK_OLDEST, LINK_VERSION),
     "gossip": (GOSSIP_OLDEST, GOSSIP_VERSION),
     "directory": DIRECTORY_FORMATS,
-    "log": (DATA_FORMAT, DATA_FORMAT),
+    "log": LOG_FORMATS,
 }
 """The oldest and the newest of each: of links between workers, of gossip, of data directories (it
 writes the newest), and of the logs in them, which travel as they are."""

@@ -17,17 +17,19 @@ from barco.cluster.ring.target import first_target
 from barco.config import Config
 from barco.errors import BarcoError, ConfigError, ProtocolError
 from barco.model.options import WorkerOptions
+from barco.model.placement import ring_slices
 from barco.model.ranges import HeldRange, ProcessTable, flaw, to_plain
 from barco.protocol import messages
 from barco.protocol.door import link_key
 from barco.supervisor import datadir, machine
-from barco.supervisor.cluster import Cluster, join, ring_slices
+from barco.supervisor.cluster import Cluster, join
 from barco.supervisor.control import Alone, Control, Sends
 from barco.supervisor.crowding import Crowding, connections_max
 from barco.supervisor.datadir import Identity, asked_for
 from barco.supervisor.files.asked import note_asked
 from barco.supervisor.files.certificate import Certified
 from barco.supervisor.files.first_users import access_options
+from barco.supervisor.files.notes import DirectoryNotes
 from barco.supervisor.listeners import Listeners, open_listeners
 from barco.supervisor.processes import Keeper, Launch, ReadyBroker, worker_options
 from barco.supervisor.secret import read_secret
@@ -92,7 +94,7 @@ class Broker:
         self._plan = plan
         self._identity = identity
         self._table = table
-        self._named = datadir.journals_named(plan.data_dir)
+        self._notes = DirectoryNotes(plan.data_dir, identity.ring_size == 1, self._write_table)
         self._key = link_key(read_secret(plan.config), identity.cluster_uuid)
         self._access = access_options(plan.config, plan.data_dir)
         self._listeners = listeners
@@ -273,8 +275,14 @@ class Broker:
                 extra={"worker": made.number},
             )
 
-    def _write_table(self, table: ProcessTable) -> None:
-        datadir.write_table(self._plan.data_dir, self._identity, table, named=self._named)
+    def _write_table(self, table: ProcessTable | None = None) -> None:
+        those = self._plan.data_dir, self._identity, table or self._table
+        datadir.write_table(*those, named=self._notes.named, format=self._notes.format)
+
+    def _look_at_notes(self) -> None:
+        stats = [each.life.stats for each in self._keepers.values() if each.life is not None]
+        told = self._notes.look(stats, self._cluster)
+        self._send([(worker, told) for worker in self._keepers if told])
 
     def _tell_own(self) -> None:
         """To this broker's processes and to the other brokers: these are the processes now, and
@@ -338,7 +346,7 @@ class Broker:
             channel_fd=channel_fd,
             core=self._cores.of(self._table, worker),
             key=self._key,
-            named=self._named,
+            noted=(self._notes.named, self._notes.is_open),
             asked=self._workers_asked,
             access=self._access,
             tls=self._seal.told(),
@@ -349,20 +357,10 @@ class Broker:
     def _ready(self, worker: int) -> None:
         self._send(self._control.worker_ready(worker))
         self._tell_own()
-        self._note_named()
+        if all(keeper.life and keeper.life.ready for keeper in self._keepers.values()):
+            self._notes.note_named()
+        self._look_at_notes()
         self._announce()
-
-    def _note_named(self) -> None:
-        """Once, after an earlier version: who is up has a journal that says whose it is."""
-        lives = [keeper.life for keeper in self._keepers.values()]
-        if self._named or not all(life is not None and life.ready for life in lives):
-            return
-        self._named = True
-        try:
-            self._write_table(self._table)
-        except BarcoError as error:  # A full disk: the next start does it.
-            self._named = False
-            log.warning("not noted that journals say whose they are: %s", error)
 
     def _announce(self) -> None:
         """Once, when every slice of the ring can be written through this broker."""
@@ -436,6 +434,7 @@ class Broker:
         while True:
             await asyncio.sleep(1.0)
             self._send(self._control.tick(loop.time()))
+            self._look_at_notes()
             self._start_needed()
             self._end_idle(loop.time())
             self._announce()  # Nobody waits any more for one that died and holds nothing.

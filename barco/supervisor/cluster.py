@@ -44,7 +44,8 @@ from barco.cluster.ring.heard import HeardRoutes
 from barco.cluster.ring.routes import RouteTable, checked_route, unpack_route
 from barco.cluster.ring.target import Target, unpack_target
 from barco.errors import ProtocolError
-from barco.model.placement import Placement
+from barco.model.options import LOG_FORMATS
+from barco.model.placement import ring_slices
 from barco.model.ranges import HeldRange, ProcessTable
 from barco.mutual import Mutual
 from barco.protocol import messages
@@ -52,11 +53,12 @@ from barco.protocol.gossip import GOSSIP_OLDEST, Hello
 from barco.supervisor import machine
 from barco.supervisor.control import PEER, Control, Sends
 from barco.supervisor.datadir import Identity
+from barco.supervisor.files.notes import log_format
 from barco.supervisor.files.routes import store_routes, stored_routes
 from barco.supervisor.gossip import GossipNode
 from barco.supervisor.listeners import Listeners
 from barco.supervisor.sources.plan import ServePlan
-from barco.supervisor.wire.changes import log_change, told
+from barco.supervisor.wire.changes import home_of, log_change, target_frame, told
 from barco.types import Ordinal
 
 log = logging.getLogger("barco.cluster")
@@ -162,7 +164,7 @@ class Cluster:
         frames: Sends = [(worker, frame) for frame in self._topology.frames(0)]
         frames[-1][1]["hints"] = [route.packed() for route in self._hints]
         if self.aim.target is not None:
-            frames.append((worker, _target_frame(self.aim.target)))
+            frames.append((worker, target_frame(self.aim.target)))
         return frames + self._control.worker_ready(worker)
 
     def worker_gone(self, worker: int) -> Sends:
@@ -207,7 +209,23 @@ class Cluster:
         sessions: of those that are ready, by number."""
         self._processes = told(table, sessions)
         self._unstored |= self._heard.look_again()
-        self.node.run(self.node.machine.renew(self.node.now(), self._processes))
+        self._renew(self.node.machine.members.me.log)
+
+    def _renew(self, log: tuple[int, int]) -> None:
+        self.node.run(self.node.machine.renew(self.node.now(), self._processes, log))
+
+    def note_format(self, noted: int) -> None:
+        """The logs here have this format now."""
+        read, before = self.node.machine.members.me.log
+        if before != noted:
+            self._renew((read, noted))
+
+    def formats(self) -> list[tuple[int, int]] | None:
+        """As `NotedRing` has it."""
+        target, known = self.aim.target, self._topology.brokers
+        those = range(self._cut.brokers) if target is None else target.workers
+        others = {*those, *(n for n, info in known.items() if info.up)} - {self._ordinal}
+        return [known[n].log for n in others] if others <= known.keys() else None
 
     @property
     def informed(self) -> bool:
@@ -250,7 +268,7 @@ class Cluster:
                     self._tell_target(target)
             if self.aim.said(target):
                 log.info("the target of the cluster is version %d", target.version)
-                self._send([(worker, _target_frame(target)) for worker in self._told])
+                self._send([(worker, target_frame(target)) for worker in self._told])
         except ProtocolError as error:  # A next worker would find the same in its log.
             log.error("the target can not be told, or is too large for it: %s", error)
 
@@ -326,7 +344,7 @@ class Cluster:
             known, said = self._topology.brokers.get(int(fact.key)), BrokerInfo.of(fact)
             if known is None and not self._is_expected(said.ordinal):
                 return False
-            if known is not None and _at(said) != _at(known):
+            if known is not None and home_of(said) != home_of(known):
                 return False
         kept = self.node.machine.store.get(fact.kind, fact.key)
         stale = kept is not None and not newer(fact, kept)
@@ -472,6 +490,7 @@ def join(
         version=barco.__version__,
         host=str(ipaddress.ip_address(brokers[identity.ordinal])),
         processes=told(table),
+        log=(LOG_FORMATS[-1], log_format(plan.data_dir)),
         # Likely larger than in an earlier life; if not, the others say so and it is made larger.
         incarnation=int(time.time() * 1000),
     )
@@ -479,21 +498,3 @@ def join(
     seal, data_dir = (key, mutual), plan.data_dir
     bind = machine.source_of(config)
     return Cluster(me, hello, addresses, bind=bind, send=send, seal=seal, data_dir=data_dir)
-
-
-def _target_frame(target: Target) -> dict[str, Any]:
-    return {"type": messages.TARGET, "target": target.packed()}
-
-
-def _at(info: BrokerInfo) -> tuple[Any, ...]:
-    return info.host, [(number, token) for number, token, _ in info.processes]
-
-
-def ring_slices(brokers: int, slices_per_range: int) -> list[tuple[int, int]]:
-    """Every slice of the ring in token order: (token of its range, index in the range)."""
-    placement = Placement(brokers, slices_per_range)
-    return [
-        (placement.token(place), index)
-        for place in range(brokers)
-        for index in range(slices_per_range)
-    ]

@@ -22,7 +22,7 @@ from barco import limits
 from barco.config import Config
 from barco.errors import DataDirError
 from barco.limits import SLICES_PER_RANGE_MAX, WORKERS_MAX
-from barco.model.options import DATA_FORMAT, DIRECTORY_FORMATS
+from barco.model.options import DIRECTORY_FORMATS, LOG_FORMATS
 from barco.model.placement import Placement, ring_size_valid
 from barco.model.ranges import (
     ProcessTable,
@@ -34,22 +34,23 @@ from barco.model.ranges import (
 )
 from barco.model.replicas import Replicas
 from barco.supervisor import machine
+from barco.supervisor.files import notes
 from barco.supervisor.files.addresses import ADDRESSES
 from barco.supervisor.files.asked import ASKED, asked_before
 from barco.supervisor.files.first_users import NAME as FIRST_USERS
 from barco.supervisor.files.lock import LOCK, open_lock, refusal
+from barco.supervisor.files.notes import JOURNALS, NAMED, log_format
 from barco.supervisor.files.routes import ROUTES
 from barco.types import Ordinal
 
 IDENTITY = "broker.json"
-PROCESSES = "processes.json"
+PROCESSES = notes.PROCESSES
+journals_named = notes.journals_named
 NEW = ".new"
 RANGES, NUMBERED = "range-*", "shard-*"
 """Directories of ranges, and as they were called while a number said what a process holds."""
 FORMAT = DIRECTORY_FORMATS[-1]
 """Of broker.json."""
-JOURNALS, NAMED = "journals", "named"
-"""In processes.json, outside of its checksum."""
 RUN = "run"
 
 log = logging.getLogger("barco.supervisor")
@@ -122,7 +123,7 @@ def format_data_dir(
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_empty(path)
-        write_table(path, identity, table, named=True)
+        write_table(path, identity, table, named=True, format=LOG_FORMATS[-1])
         _make_ranges(path, table)
         _write(path, IDENTITY, json.dumps(asdict(identity)))  # From here on it is formatted.
         _sync_directory(path.resolve().parent)
@@ -268,9 +269,11 @@ def read_table(path: Path, identity: Identity) -> ProcessTable:
     try:
         given = json.loads(file.read_text("ascii"))
         table = from_plain(given["processes"])
-        if given["format"] != DATA_FORMAT:
+        if given["format"] not in LOG_FORMATS:
             raise DataDirError(
-                f"{file} has format {given['format']}, this version of barco reads {DATA_FORMAT}"
+                f"{file} says that the logs have format {given['format']}, this version of barco"
+                f" reads {LOG_FORMATS[0]} to {LOG_FORMATS[-1]}: use the version that wrote them, or"
+                " a later one"
             )
         of = given.get("broker", "")
         if given["check"] != _check([of, given["processes"]] if of else given["processes"]):
@@ -298,14 +301,20 @@ def read_table(path: Path, identity: Identity) -> ProcessTable:
 
 
 def write_table(
-    path: Path, identity: Identity, table: ProcessTable, *, named: bool = False
+    path: Path,
+    identity: Identity,
+    table: ProcessTable,
+    *,
+    named: bool = False,
+    format: int | None = None,
 ) -> None:
     """Put the broker's processes on the disk, all or nothing, before one of them is started.
 
-    named: every journal here says whose it is, or is not begun (`journals_named`).
+    named: every journal here says whose it is, or is not begun (`journals_named`). format: of the
+    logs, None: as it is.
     """
     try:
-        _write(path, PROCESSES, _table_text(identity, table, named))
+        _write(path, PROCESSES, _table_text(identity, table, named, format or log_format(path)))
     except OSError as error:
         raise refusal(path, error) from None
 
@@ -313,19 +322,6 @@ def write_table(
 def holds_events(path: Path, token: int) -> bool:
     """Whether anything was ever written into the log of the range that begins at this token."""
     return any((path / directory_of(token)).glob("gen-*"))
-
-
-def journals_named(path: Path) -> bool:
-    """Whether every journal here has said whose it is, so that one that does not is another's.
-
-    Earlier versions know nothing of it, and drop it when they write the table: what they begin does
-    not say it either. Damaged, it only lets such a journal be taken once more.
-    """
-    try:
-        given: Any = json.loads((path / PROCESSES).read_text("ascii"))
-        return bool(given.get(JOURNALS) == NAMED)
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return False  # Who reads the table says what is wrong with it.
 
 
 def numbered(path: Path) -> list[Path]:
@@ -391,10 +387,10 @@ def _rename(old: Path, new: Path) -> None:
     _sync_directory(old.parent)
 
 
-def _table_text(identity: Identity, table: ProcessTable, named: bool) -> str:
+def _table_text(identity: Identity, table: ProcessTable, named: bool, format: int) -> str:
     of, processes = _facts(identity), to_plain(table)
     check = _check([of, processes])
-    whole = {"format": DATA_FORMAT, "broker": of, "processes": processes, "check": check}
+    whole = {"format": format, "broker": of, "processes": processes, "check": check}
     return json.dumps(({JOURNALS: NAMED} if named else {}) | whole, indent=1)
 
 

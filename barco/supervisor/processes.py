@@ -379,15 +379,16 @@ def worker_options(
     channel_fd: int,
     core: int,
     key: bytes,
-    named: bool,
+    noted: tuple[bool, bool],
     asked: int,
     access: dict[str, Any],
     tls: dict[str, Any],
     connections_max: int,
     open_to_all: bool,
 ) -> WorkerOptions:
-    """Of the process with this number. core: that it runs on, or -1; key: of the links. named:
-    whether all journals say whose they are. asked: workers that the configuration asks for."""
+    """Of the process with this number. core: that it runs on, or -1; key: of the links. noted:
+    whether all journals say whose they are, and events may have headers. asked: workers that the
+    configuration asks for."""
     config = plan.config
     brokers = config.cluster.brokers
     sockets = listeners.by_worker[worker]
@@ -404,7 +405,8 @@ def worker_options(
         link_key=key.hex(),
         secret=bool(config.cluster.secret_file),
         disk_uuid=identity.disk_uuid,
-        journals_named=named,
+        journals_named=noted[0],
+        headers=noted[1],
         restored=plan.restored,
         ordinal=identity.ordinal,
         replaces=identity.replaces,

@@ -52,6 +52,10 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_NO_EVENTS] = {400, "no-events", "the body holds no event", 0, 0},
     [PROBLEM_BAD_BATCH] = {400, "malformed-batch",
                            "the body is not a valid application/vnd.barco.batch", 0, 0},
+    [PROBLEM_BAD_HEADER] = {400, "invalid-header",
+                            "one event has at most 64 headers and 16 KiB of them, names of a-z 0-9 "
+                            "!#$%&'*+.^_`|~-, values percent-encoded; Barco-Null: 1 has no body",
+                            0, 0},
     [PROBLEM_BAD_CHUNKED] = {400, "malformed-chunked-body", "the chunked body is malformed", 0, 0},
     [PROBLEM_UNKNOWN_TOPIC] = {404, "topic-not-found",
                                "the topic does not exist and topics.auto_create is off", 0, 0},
@@ -84,6 +88,9 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_BUSY] = {503, "busy", "the worker has no memory left for this request", 1, 1},
     [PROBLEM_NO_LEADER] = {503, "no-leader", "nobody leads this slice at the moment", 1, 0},
     [PROBLEM_NOT_READY] = {503, "not-ready", "the worker that owns this slice is not ready", 1, 1},
+    [PROBLEM_OLD_BROKERS] =
+        {503, "not-ready",
+         "events with headers or without a value are taken once every broker can read them", 1, 1},
     [PROBLEM_TOO_MANY_TOPICS] = {503, "too-many-topics",
                                  "the worker holds as many topics or producers as it can", 1, 5},
     [PROBLEM_UNKNOWN_OUTCOME] =

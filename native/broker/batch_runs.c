@@ -14,6 +14,13 @@
 #define SEALED_EVENTS_MAX 65536u
 #define BATCH_EVENTS_MAX (1u << 18) /* as in limits.py */
 
+_Static_assert(COLUMN_BYTES_COUNT == 3, "all_bytes() adds them up");
+
+static uint32_t all_bytes(const struct batch_columns *c)
+{
+    return c->vals_bytes + c->keys_bytes + c->hdrs_bytes;
+}
+
 static void find_slices(struct reactor *reactor, struct batch_facts *facts)
 {
     const struct batch_columns *c = &facts->columns;
@@ -53,6 +60,8 @@ uint16_t batch_examine(struct reactor *reactor, const uint8_t *bytes, size_t len
         return PROBLEM_NO_EVENTS;
     if (batch_open(bytes, len, &facts->view) != 0)
         return PROBLEM_BAD_BATCH;
+    if (facts->view.version != FORMAT_PLAIN && !reactor_takes_headers(reactor))
+        return PROBLEM_OLD_BROKERS;
     if (facts->view.raw_bytes > reactor->options.request_bytes_max ||
         facts->view.count > BATCH_EVENTS_MAX)
         return PROBLEM_BODY_TOO_LARGE;
@@ -81,6 +90,7 @@ uint16_t batch_examine(struct reactor *reactor, const uint8_t *bytes, size_t len
 bool batch_is_large(const struct batch_facts *facts)
 {
     return facts->columns.vals_bytes > SEALED_VALUES_MAX ||
+           facts->columns.hdrs_bytes > SEALED_VALUES_MAX ||
            facts->columns.count > SEALED_EVENTS_MAX;
 }
 
@@ -104,7 +114,7 @@ uint16_t batch_sealed_run(struct reactor *reactor, const struct produce *produce
     run->sealed = true;
     run->batch = view;
     run->count = facts->columns.count;
-    run->bytes = facts->columns.vals_bytes + facts->columns.keys_bytes;
+    run->bytes = all_bytes(&facts->columns);
     int64_t start = slice_token(reactor, number);
     run->token_min = facts->keyed ? facts->token_min : start;
     run->token_max = facts->keyed ? facts->token_max : start;
@@ -129,7 +139,7 @@ uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *byt
         return PROBLEM_BODY_TOO_LARGE;
     int64_t start = slice_token(reactor, number);
     *out = (struct batch_outline){.count = facts.columns.count,
-                                  .bytes = facts.columns.vals_bytes + facts.columns.keys_bytes,
+                                  .bytes = all_bytes(&facts.columns),
                                   .token_min = facts.keyed ? facts.token_min : start,
                                   .token_max = facts.keyed ? facts.token_max : start,
                                   .max_timestamp = facts.max_timestamp};
@@ -168,7 +178,7 @@ static uint32_t cut_bytes(const struct batch_columns *from, const struct column 
     const uint32_t *lens = column_pointer(from, column_of(column->beside));
     const uint8_t *bytes = column_pointer(from, column), *start = out;
     for (uint32_t i = 0, next = 0; lens != NULL && i < from->count && next < cut->count; i++) {
-        const uint32_t len = !column->always && lens[i] == KEY_NULL ? 0 : lens[i];
+        const uint32_t len = bytes_of(lens[i]);
         const bool is_taken = cut->taken[next] == i;
         if (is_taken && len > 0)
             memcpy(out, bytes, len);
@@ -201,6 +211,8 @@ static void cut_columns(const struct batch_columns *from, const struct cut *cut,
             memcpy(room + (size_t)i * 4, &words[cut->taken[i]], 4);
         room += pad8((size_t)cut->count * 4);
     }
+    if (to->hdrs_bytes == 0)
+        to->hdr_len = NULL; /* only others have headers */
     assert(room <= end);
 }
 
@@ -229,13 +241,15 @@ struct body *batch_cut(struct reactor *reactor, const struct batch_facts *facts,
 }
 
 /* What came is one that batch_cut() made, or it is no process of ours that sent it. */
-static uint16_t cut_open(const struct reactor *reactor, const uint8_t *bytes, size_t len,
+static uint16_t cut_open(struct reactor *reactor, const uint8_t *bytes, size_t len,
                          struct batch_view *view)
 {
     if (len == 0 || batch_open(bytes, len, view) != 0 || view->raw_bytes > len ||
         view->count > BATCH_EVENTS_MAX || view->base_timestamp_us < 0 ||
         view->base_timestamp_us > TIMESTAMP_MAX)
         return PROBLEM_BAD_BATCH;
+    if (view->version != FORMAT_PLAIN && !reactor_takes_headers(reactor))
+        return PROBLEM_OLD_BROKERS;
     return reactor_memory(reactor, batch_scratch_bytes(view)) ? PROBLEM_NONE : PROBLEM_BUSY;
 }
 
@@ -250,7 +264,7 @@ static bool cut_unpack(const struct reactor *reactor, struct run *run,
     assert(columns->count == view->count); /* there is room for each */
     run->columns = columns;
     run->count = columns->count;
-    run->bytes = columns->vals_bytes + columns->keys_bytes;
+    run->bytes = all_bytes(columns);
     for (uint32_t i = 0; i < columns->count; i++) {
         const int64_t time = view->base_timestamp_us + (int64_t)column_delta(columns, i);
         run->max_timestamp = time > run->max_timestamp ? time : run->max_timestamp;

@@ -39,3 +39,9 @@ bool frame_too_slow(const struct conn *conn, size_t got, int64_t now_ms)
     return got > 0 && age > 0 && !conn->paused && !conn->blocked &&
            (int64_t)got < age * FRAME_BYTES_PER_MS;
 }
+
+bool reactor_takes_headers(struct reactor *reactor)
+{
+    reactor->headers_refused += !reactor->headers_taken;
+    return reactor->headers_taken;
+}

@@ -6,6 +6,7 @@
 #define BARCO_CORE_H
 
 #include "broker/problem.h"
+#include "format/headers.h"
 #include "log/log.h"
 #include "loop/loop.h"
 
@@ -19,6 +20,7 @@
 #define ENDPOINT_BYTES_MAX 263u /* a host name has up to 253 */
 #define STAGING_LANES 8
 #define KEY_SCRATCH_BYTES (32u << 10) /* a whole head */
+#define HEADERS_SCRATCH_BYTES (HEADERS_STORED_MAX + (32u << 10))
 
 #define FRAME_GRACE_MS 10000 /* a frame of another broker that has begun; after that it goes on: */
 #define FRAME_BYTES_PER_MS 64
@@ -175,6 +177,7 @@ struct reactor {
     struct upcall *upcalls;
     uint32_t upcall_count, upcall_capacity;
     uint8_t key_scratch[KEY_SCRATCH_BYTES];
+    uint8_t headers_scratch[HEADERS_SCRATCH_BYTES]; /* an event's, and a value that is decoded */
     struct body *staging[STAGING_LANES]; /* by slice; each takes the next small events behind len */
     uint64_t staging_bytes;
     uint8_t *scratch; /* lengths of lines, unpacked batches */
@@ -183,6 +186,7 @@ struct reactor {
     uint64_t partial_bytes; /* room for frames of hand-off connections that are not whole yet */
     bool notify, draining, routed, io_failed, blocked_any, disk_full;
     bool opening; /* a generation without followers has begun: its first group is told */
+    bool headers_taken; /* every broker of the ring reads events with headers or without a value */
     bool tells_settled; /* Python waits until no append is under way */
     int64_t swept_ms;
     int64_t give_up_ms; /* when to look for calls to give up before the next sweep; 0: then */
@@ -198,6 +202,7 @@ struct reactor {
     /* counters, all since start */
     uint64_t requests, produce_requests, control_requests, problems, over_quota;
     uint64_t handed_out, handed_in, bytes_in, duplicates, aborted;
+    uint64_t headers_refused; /* for headers_taken */
     uint64_t shed; /* connections, closed for what they held */
 };
 
@@ -211,6 +216,8 @@ struct upcall *reactor_upcall(struct reactor *reactor, uint8_t kind, uint64_t id
 /* True when bytes more may be taken into memory. */
 bool reactor_memory(const struct reactor *reactor, size_t bytes);
 uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes);
+/* Whether events with headers or without a value may be stored; if not, it counts who asked. */
+bool reactor_takes_headers(struct reactor *reactor);
 /* Whether another process began a frame, of which so much is here, and does not go on with it. */
 bool frame_too_slow(const struct conn *conn, size_t got, int64_t now_ms);
 

@@ -8,6 +8,7 @@
 
 #include "broker/batch_runs.h"
 #include "broker/calls.h"
+#include "broker/headed.h"
 #include "broker/keyed_runs.h"
 #include "broker/route.h"
 #include "broker/runs.h"
@@ -267,6 +268,28 @@ static uint16_t keyed_produce(struct reactor *reactor, const struct produce *pro
     return problem;
 }
 
+/* One event with headers or without a value: from here on it is a cut, which says so itself. */
+static uint16_t headed_produce(struct reactor *reactor, const struct produce *produce,
+                               struct waiter waiter, const uint8_t *bytes, size_t len,
+                               uint64_t *detail)
+{
+    uint32_t number;
+    struct body *cut;
+    uint16_t problem = choose_slice(reactor, produce, &number);
+    if (problem == PROBLEM_NONE)
+        problem = headed_cut(reactor, produce, bytes, len, &cut);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    struct produce part = *produce;
+    part.content = CONTENT_CUT;
+    part.has_key = part.headed = part.no_value = false;
+    part.headers = NULL;
+    part.headers_len = 0;
+    problem = produce_to(reactor, &part, number, waiter, cut->data, cut->len, cut, detail);
+    body_release(cut);
+    return problem;
+}
+
 uint16_t produce_body(struct reactor *reactor, const struct produce *produce, struct waiter waiter,
                       struct slot *slot, const uint8_t *bytes, size_t len, struct body *body,
                       uint64_t *detail)
@@ -276,6 +299,8 @@ uint16_t produce_body(struct reactor *reactor, const struct produce *produce, st
     slot->waiting = slot->part_count = 1;
     if (produce->content == CONTENT_BATCH && !produce->has_key)
         return batch_produce(reactor, produce, waiter, slot, bytes, len, body, detail);
+    if (produce->headed)
+        return headed_produce(reactor, produce, waiter, bytes, len, detail);
     if (produce->content == CONTENT_KEYED)
         return keyed_produce(reactor, produce, waiter, slot, bytes, len, body, detail);
     uint16_t problem = choose_slice(reactor, produce, &number);

@@ -35,7 +35,7 @@ static bool call_valid(const struct reactor *reactor, const struct call_frame *f
 }
 
 /* A new field of a call comes out of the frame here; calls.c puts it in. */
-static_assert(sizeof(struct produce) == 96, "take_call() copies each field");
+static_assert(sizeof(struct produce) == 112, "take_call() copies each field");
 
 static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call_frame *frame)
 {

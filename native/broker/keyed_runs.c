@@ -15,8 +15,11 @@
 
 static const char *const flaw_texts[KEYED_FLAWS] = {
     [KEYED_SYNTAX] = "this is no JSON object",
-    [KEYED_MEMBER] = "a line has the members key, value and timestamp, each once, and no other",
-    [KEYED_VALUE] = "a line has a value that is not null",
+    [KEYED_MEMBER] =
+        "a line has the members key, value, timestamp and headers, each once, and no other",
+    [KEYED_VALUE] = "a line has a value, perhaps null",
+    [KEYED_HEADERS] = "headers are an object of strings: at most 64 and 16 KiB, names of a-z 0-9 "
+                      "!#$%&'*+.^_`|~-",
     [KEYED_KEY] = "the key is a string, or with keyField a string, a number or a boolean",
     [KEYED_LONG_KEY] = "the key is longer than 32 KiB",
     [KEYED_BASE64] = "this is no base64",
@@ -72,7 +75,7 @@ static uint32_t make_shares(uint32_t *counts, uint32_t all, struct keyed_share *
     for (uint32_t number = 0; number < all; number++) {
         if (counts[number] == 0)
             continue;
-        shares[made] = (struct keyed_share){.number = number, .first = first};
+        shares[made] = (struct keyed_share){.number = number, .first = first, .plain = true};
         first += counts[number];
         counts[number] = made++;
     }
@@ -86,7 +89,9 @@ static void sort_lines(const struct keyed_line *lines, uint32_t count, const uin
         const struct keyed_line *line = &lines[i];
         struct keyed_share *share = &shares[share_of[line->number]];
         order[share->first + share->count++] = i;
-        share->vals_bytes += line->value_len;
+        share->vals_bytes += bytes_of(line->value_len);
+        share->hdrs_bytes += line->headers_len;
+        share->plain &= line->value_len != KEY_NULL && line->headers_len == 0;
         if (line->key_len != KEY_NULL) {
             share->keyed = true;
             share->keys_bytes += line->key_len;
@@ -109,11 +114,15 @@ static int64_t furthest_time(const struct reactor *reactor, const struct keyed_l
 /* A share that is too large for its log would be refused when others are stored already. */
 static bool shares_fit(const struct reactor *reactor, const struct keyed_body *body)
 {
+    static const uint32_t some[1];
+    static const struct batch_columns headed = {.hdr_len = some};
     for (uint32_t i = 0; i < body->share_count; i++) {
         const struct keyed_share *share = &body->shares[i];
         const struct run as_run = {.count = share->count,
-                                   .bytes = share->keys_bytes + share->vals_bytes,
-                                   .timestamp = body->timestamp};
+                                   .bytes = share->keys_bytes + share->vals_bytes +
+                                            share->hdrs_bytes,
+                                   .timestamp = body->timestamp,
+                                   .columns = share->hdrs_bytes > 0 ? &headed : NULL};
         if (run_bound(&as_run) > log_run_bound_max(reactor->log))
             return false;
     }
@@ -128,7 +137,8 @@ uint16_t keyed_examine(struct reactor *reactor, const struct produce *produce,
     const uint32_t shares_most = most < all ? most : all;
     const size_t lines_bytes = most * sizeof(struct keyed_line);
     const size_t shares_bytes = shares_most * sizeof(struct keyed_share);
-    const size_t need = lines_bytes + pad8(shares_bytes) + KEYED_KEY_MAX +
+    const size_t rooms = KEYED_KEY_MAX + pad8(HEADERS_STORED_MAX);
+    const size_t need = lines_bytes + pad8(shares_bytes) + rooms +
                         ((size_t)most + all) * sizeof(uint32_t);
     memset(out, 0, sizeof *out);
     /* The lines and, of what is led elsewhere, a share, its batch and what is sent of it. */
@@ -140,10 +150,11 @@ uint16_t keyed_examine(struct reactor *reactor, const struct produce *produce,
     struct keyed_line *lines = (struct keyed_line *)scratch;
     out->shares = (struct keyed_share *)(scratch + lines_bytes);
     uint8_t *key_room = scratch + lines_bytes + pad8(shares_bytes);
-    uint32_t *counts = (uint32_t *)(key_room + KEYED_KEY_MAX), *order = counts + all;
+    uint32_t *counts = (uint32_t *)(key_room + rooms), *order = counts + all;
     const struct keyed_rules rules = {.field = produce->key,
                                       .field_len = produce->key_field ? produce->key_len : 0,
                                       .key_room = key_room,
+                                      .headers_room = key_room + KEYED_KEY_MAX,
                                       .event_bytes_max = reactor->options.event_bytes_max};
     uint32_t count;
     uint64_t line;
@@ -164,6 +175,9 @@ uint16_t keyed_examine(struct reactor *reactor, const struct produce *produce,
         out->timestamp = furthest_time(reactor, lines, count);
     assert(out->share_count > 0 && out->share_count <= shares_most);
     *detail = 0;
+    for (uint32_t i = 0; i < out->share_count; i++)
+        if (!out->shares[i].plain && !reactor_takes_headers(reactor))
+            return PROBLEM_OLD_BROKERS;
     return shares_fit(reactor, out) ? PROBLEM_NONE : PROBLEM_BODY_TOO_LARGE;
 }
 
@@ -171,9 +185,10 @@ uint16_t keyed_examine(struct reactor *reactor, const struct produce *produce,
 
 static size_t columns_room(const struct keyed_body *body, const struct keyed_share *share)
 {
-    const size_t words = 1 + share->keyed + (body->timestamp != 0 ? 2 : 0);
+    const size_t words = 1 + share->keyed + (share->hdrs_bytes > 0) +
+                         (body->timestamp != 0 ? 2 : 0);
     return words * pad8((size_t)share->count * 4) + pad8(share->keys_bytes) +
-           pad8(share->vals_bytes);
+           pad8(share->hdrs_bytes) + pad8(share->vals_bytes);
 }
 
 /* Their times, counted from the first of them, which it returns. Whether any is so far from it that
@@ -213,6 +228,26 @@ static void copy_key(uint8_t *out, const uint8_t *key, uint32_t len)
     memcpy(out + len - 8, &last, 8);
 }
 
+/* Headers of a share's events, their lengths first. Where they end. */
+static uint8_t *fill_headers(const struct keyed_body *body, const struct keyed_share *share,
+                             uint8_t *room, struct batch_columns *to)
+{
+    const uint32_t *order = body->order + share->first;
+    uint32_t *lens = (uint32_t *)room;
+    uint8_t *at = room + pad8((size_t)share->count * 4);
+    to->hdr_len = lens;
+    to->hdrs = at;
+    to->hdrs_bytes = share->hdrs_bytes;
+    for (uint32_t i = 0; i < share->count; i++) {
+        const struct keyed_line *line = &body->lines[order[i]];
+        lens[i] = line->headers_len > 0 ? line->headers_len : KEY_NULL;
+        memcpy(at, body->bytes + line->headers_at, line->headers_len);
+        at += line->headers_len;
+    }
+    assert(at == to->hdrs + share->hdrs_bytes);
+    return room + pad8((size_t)share->count * 4) + pad8(share->hdrs_bytes);
+}
+
 /* Copies a share's events to room, of columns_room(). Sets their first and last time, or 0. */
 static void fill_columns(const struct keyed_body *body, const struct keyed_share *share,
                          uint8_t *room, struct batch_columns *to, int64_t *base, int64_t *last)
@@ -235,6 +270,8 @@ static void fill_columns(const struct keyed_body *body, const struct keyed_share
         to->ts_high = wide ? high : NULL;
         at += 2 * words;
     }
+    if (share->hdrs_bytes > 0)
+        at = fill_headers(body, share, at, to);
     uint8_t *keys = at, *vals = at + pad8(share->keys_bytes);
     to->vals = vals;
     to->vals_bytes = share->vals_bytes;
@@ -245,8 +282,8 @@ static void fill_columns(const struct keyed_body *body, const struct keyed_share
     for (uint32_t i = 0; i < share->count; i++) {
         const struct keyed_line *line = &body->lines[order[i]];
         val_len[i] = line->value_len;
-        memcpy(vals, body->bytes + line->value_at, line->value_len);
-        vals += line->value_len;
+        memcpy(vals, body->bytes + line->value_at, bytes_of(line->value_len));
+        vals += bytes_of(line->value_len);
         if (key_len == NULL)
             continue;
         key_len[i] = line->key_len;
@@ -278,7 +315,7 @@ uint16_t keyed_run(struct reactor *reactor, const struct produce *produce,
     run->waiter = waiter;
     run->columns = columns;
     run->count = columns->count;
-    run->bytes = columns->vals_bytes + columns->keys_bytes;
+    run->bytes = columns->vals_bytes + columns->keys_bytes + columns->hdrs_bytes;
     if (run->timestamp == 0)
         run->timestamp = run->max_timestamp = produce->timestamp;
     /* Of all keys there may be: the exact bounds are not worth a comparison for each. */

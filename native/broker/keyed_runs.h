@@ -10,8 +10,9 @@
 /* The lines of one slice: order[first, first + count). */
 struct keyed_share {
     uint32_t number, first, count;
-    uint32_t keys_bytes, vals_bytes;
+    uint32_t keys_bytes, vals_bytes, hdrs_bytes;
     bool keyed; /* any of them */
+    bool plain; /* none has headers, each a value */
 };
 
 /* One body, read and sorted. All of it is in the reactor's scratch memory. */

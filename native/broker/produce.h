@@ -16,12 +16,16 @@ struct produce {
     uint8_t content;
     uint8_t coding; /* enum coding: of the whole body */
     bool has_key, key_field, has_producer, one_shot, minimal, no_forward, known_only;
+    bool headed; /* has headers or no value: one event, which headed.c makes a cut of */
+    bool no_value;
     int64_t number; /* asked for, -1: by key */
     int64_t timestamp;
     uint32_t key_len, producer_epoch;
     uint64_t producer_seq;
     int64_t producer_token, key_token;
     uint8_t producer_id[PRODUCER_ID_BYTES];
+    uint32_t headers_len;
+    const uint8_t *headers; /* as format/headers.h has them */
     const uint8_t *key; /* or, key_field, the member of each line that is its key */
 };
 

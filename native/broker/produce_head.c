@@ -100,18 +100,86 @@ static uint16_t read_producer(const struct conn *conn, const struct producer_hea
     return hash_producer(conn, headers->id.p, headers->id.len, out) ? PROBLEM_NONE : PROBLEM_BUSY;
 }
 
+static bool begins_with(const struct http1_slice *text, const char *lower, size_t len)
+{
+    const struct http1_slice start = {text->p, (uint32_t)len};
+    return text->len > len && slice_is(&start, lower, len);
+}
+
+/* Barco-Header-NAME and, of CloudEvents in binary mode, ce-NAME. */
+static inline bool is_for_event(const struct http1_slice *name)
+{
+    return name->len > 3 && ((name->p[2] == '-' && begins_with(name, "ce-", 3)) ||
+                             (name->len > 13 && name->p[12] == '-' &&
+                              begins_with(name, "barco-header-", 13)));
+}
+
+/* Headers of the event: those that were asked for, and those of CloudEvents. */
+struct event_headers {
+    struct headers_draft draft;
+    bool asked;
+};
+
+static uint16_t add_header(struct reactor *reactor, const struct http1_slice *field,
+                           const struct http1_slice *value, struct event_headers *to)
+{
+    const bool asked = field->p[2] != '-';
+    const uint32_t skip = asked ? sizeof "barco-header-" - 1 : 0; /* ce- is part of the name */
+    uint8_t name[HEADER_NAME_MAX], *room = reactor->headers_scratch + HEADERS_STORED_MAX;
+    const uint32_t len = field->len - skip;
+    const int value_len = uri_decode(value->p, value->len, false, (char *)room,
+                                     HEADERS_SCRATCH_BYTES - HEADERS_STORED_MAX);
+    to->draft.out = reactor->headers_scratch;
+    to->asked |= asked;
+    if (len > HEADER_NAME_MAX || value_len < 0)
+        return PROBLEM_BAD_HEADER;
+    for (uint32_t i = 0; i < len; i++) {
+        const uint8_t c = (uint8_t)field->p[skip + i];
+        name[i] = c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+    }
+    const struct header header = {name, room, len, (uint32_t)value_len};
+    return headers_add(&to->draft, &header) ? PROBLEM_NONE : PROBLEM_BAD_HEADER;
+}
+
+/* What CloudEvents say beside a body of several events is as ever: not looked at. */
+static uint16_t note_headers(const struct event_headers *from, struct produce *out)
+{
+    out->headed = out->no_value || from->draft.len > 0;
+    if (out->content != CONTENT_EVENT) {
+        out->headed = false;
+        return from->asked || out->no_value ? PROBLEM_BAD_HEADER : PROBLEM_NONE;
+    }
+    out->headers = from->draft.out;
+    out->headers_len = (uint32_t)from->draft.len;
+    return PROBLEM_NONE;
+}
+
 /* One pass over the fields: length and first letter sort out nearly all of them. */
-static uint16_t read_headers(const struct conn *conn, const struct http1_request *head,
+static uint16_t read_headers(struct conn *conn, const struct http1_request *head,
                              struct produce *out)
 {
     struct producer_headers producer = {0};
+    struct event_headers event = {.draft = {.out = NULL}};
     for (uint16_t i = 0; i < head->header_count; i++) {
         const struct http1_slice *name = &head->headers[i].name;
         const struct http1_slice *value = &head->headers[i].value;
+        if (is_for_event(name)) {
+            const uint16_t problem = add_header(conn_reactor(conn), name, value, &event);
+            if (problem != PROBLEM_NONE)
+                return problem;
+            continue;
+        }
         switch (name->len) {
         case 6:
             if (IS(name, "prefer"))
                 out->minimal = IS(value, "return=minimal");
+            break;
+        case 10:
+            if (IS(name, "barco-null")) {
+                if (!IS(value, "1"))
+                    return PROBLEM_BAD_HEADER;
+                out->no_value = true;
+            }
             break;
         case 11:
             if (IS(name, "producer-id"))
@@ -145,7 +213,8 @@ static uint16_t read_headers(const struct conn *conn, const struct http1_request
             break;
         }
     }
-    return read_producer(conn, &producer, out);
+    const uint16_t problem = note_headers(&event, out);
+    return problem != PROBLEM_NONE ? problem : read_producer(conn, &producer, out);
 }
 
 static uint16_t read_key(struct conn *conn, const struct http1_slice *raw, struct produce *out)

@@ -238,18 +238,22 @@ static bool keep_head(struct conn *conn, const struct http1_request *head, const
     return true;
 }
 
-/* The key lies in scratch memory: keep it when the body is still to come. */
+/* Key and headers lie in scratch memory: keep them when the body is still to come. */
 static bool keep_key(struct request *request)
 {
     struct produce *produce = &request->produce;
     assert(request->owned_key == NULL || produce->key == request->owned_key);
-    if (!(produce->has_key || produce->key_field) || request->owned_key != NULL)
+    if (!(produce->has_key || produce->key_field || produce->headed) || request->owned_key != NULL)
         return true;
-    request->owned_key = malloc(produce->key_len ? produce->key_len : 1);
-    if (request->owned_key == NULL)
+    uint8_t *kept = malloc((size_t)produce->key_len + produce->headers_len + 1);
+    if (kept == NULL)
         return false;
-    memcpy(request->owned_key, produce->key, produce->key_len);
-    produce->key = request->owned_key;
+    if (produce->key_len > 0)
+        memcpy(kept, produce->key, produce->key_len);
+    if (produce->headers_len > 0)
+        memcpy(kept + produce->key_len, produce->headers, produce->headers_len);
+    produce->key = request->owned_key = kept;
+    produce->headers = kept + produce->key_len;
     return true;
 }
 

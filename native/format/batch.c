@@ -10,7 +10,8 @@ static const int64_t TIMESTAMP_MAX = INT64_MAX - UINT32_MAX;
 
 static bool header_valid(const struct batch_header *h, size_t len)
 {
-    return h->magic == BATCH_MAGIC && h->version == BATCH_VERSION && h->flags == 0 &&
+    return h->magic == BATCH_MAGIC &&
+           (h->version == FORMAT_PLAIN || h->version == FORMAT_HEADERS) && h->flags == 0 &&
            h->reserved == 0 && h->count > 0 && h->total_bytes == len && len % 8 == 0 &&
            h->section_count <= CHUNK_SECTIONS_MAX && h->base_timestamp_us >= 0 &&
            h->base_timestamp_us <= TIMESTAMP_MAX;
@@ -31,7 +32,8 @@ size_t batch_seal(struct chunk_sealer *sealer, const struct chunk_columns *meta,
     if (written == SIZE_MAX)
         return 0;
     struct batch_header h = {.magic = BATCH_MAGIC,
-                             .version = BATCH_VERSION,
+                             .version = columns_plain(&columns.columns) ? FORMAT_PLAIN
+                                                                         : FORMAT_HEADERS,
                              .section_count = (uint8_t)section_count,
                              .count = meta->count,
                              .total_bytes = (uint32_t)(head + written),
@@ -56,6 +58,7 @@ int batch_open(const uint8_t *buf, size_t len, struct batch_view *out)
                                     .data_len = len - head,
                                     .section_count = h.section_count,
                                     .event_count = h.count,
+                                    .version = h.version,
                                     .producers_allowed = false};
     if (sections_read(&source, out->sections, &out->raw_bytes) < 0 ||
         sections_verify(out->sections, h.section_count) < 0)
@@ -67,6 +70,7 @@ int batch_open(const uint8_t *buf, size_t len, struct batch_view *out)
     out->total_bytes = h.total_bytes;
     out->count = h.count;
     out->base_timestamp_us = h.base_timestamp_us;
+    out->version = h.version;
     out->section_count = h.section_count;
     return 0;
 }
@@ -79,13 +83,13 @@ size_t batch_scratch_bytes(const struct batch_view *view)
 int batch_unpack(const struct batch_view *view, uint32_t event_bytes_max, uint8_t *scratch,
                  size_t scratch_cap, struct batch_columns *out)
 {
-    if (sections_unpack(view->sections, view->section_count, view->count, scratch, scratch_cap,
-                        out) < 0 ||
+    if (sections_unpack(view->sections, view->section_count, view->count, view->version, scratch,
+                        scratch_cap, out) < 0 ||
         !times_valid(out, view->base_timestamp_us))
         return -1;
     uint32_t longest = 0;
     for (uint32_t i = 0; i < view->count; i++)
-        longest = out->val_len[i] > longest ? out->val_len[i] : longest;
+        longest = bytes_of(out->val_len[i]) > longest ? out->val_len[i] : longest;
     if (out->key_len != NULL)
         for (uint32_t i = 0; i < view->count; i++)
             if (out->key_len[i] != KEY_NULL && out->key_len[i] > KEY_BYTES_MAX)
@@ -134,6 +138,6 @@ size_t chunk_seal_batch(const struct batch_view *view, const struct chunk_column
                                                             .crc = crc32c(0, out + at, len)};
         at += len;
     }
-    chunk_write_head(meta, entries, section_count, at, out);
+    chunk_write_head(meta, view->version, entries, section_count, at, out);
     return at;
 }

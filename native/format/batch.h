@@ -9,6 +9,7 @@ struct batch_view {
     const uint8_t *base;
     uint32_t total_bytes, count, raw_bytes;
     int64_t base_timestamp_us; /* 0: the broker's clock */
+    uint8_t version;           /* enum format_version */
     uint8_t section_count;
     struct chunk_section sections[CHUNK_SECTIONS_MAX];
 };

@@ -20,15 +20,16 @@ size_t chunk_bound(const struct chunk_columns *c)
     return bytes + (size_t)c->producer_count * PRODUCER_BYTES;
 }
 
-void chunk_write_head(const struct chunk_columns *c, const struct section_entry *entries,
-                      uint32_t section_count, size_t stored_bytes, uint8_t *out)
+void chunk_write_head(const struct chunk_columns *c, uint16_t version,
+                      const struct section_entry *entries, uint32_t section_count,
+                      size_t stored_bytes, uint8_t *out)
 {
     uint8_t *topic = out + CHUNK_HEADER_BYTES;
     uint8_t *directory = topic + pad8(c->topic_len);
     size_t head = chunk_head_bytes(c->topic_len, section_count);
     struct chunk_header h = {
         .magic = CHUNK_MAGIC,
-        .version = CHUNK_VERSION,
+        .version = version,
         .topic_len = c->topic_len,
         .section_count = (uint8_t)section_count,
         .stored_bytes = (uint32_t)stored_bytes,
@@ -63,7 +64,8 @@ size_t chunk_seal(struct chunk_sealer *sealer, const struct chunk_columns *c, ui
     size_t written = sections_write(sealer, c, out + head, cap - head, entries);
     if (written == SIZE_MAX)
         return 0;
-    chunk_write_head(c, entries, section_count, head + written, out);
+    const uint16_t version = columns_plain(&c->columns) ? FORMAT_PLAIN : FORMAT_HEADERS;
+    chunk_write_head(c, version, entries, section_count, head + written, out);
     return head + written;
 }
 
@@ -78,7 +80,8 @@ static bool head_crc_valid(const uint8_t *buf, const struct chunk_header *header
 
 static bool header_valid(const struct chunk_header *h)
 {
-    return h->magic == CHUNK_MAGIC && h->version == CHUNK_VERSION && h->flags == 0 &&
+    return h->magic == CHUNK_MAGIC &&
+           (h->version == FORMAT_PLAIN || h->version == FORMAT_HEADERS) && h->flags == 0 &&
            h->topic_len > 0 && h->topic_len <= TOPIC_NAME_BYTES_MAX &&
            h->section_count <= CHUNK_SECTIONS_MAX && h->count > 0 &&
            h->base_offset <= (uint64_t)INT64_MAX - h->count &&
@@ -100,6 +103,7 @@ static void fill_view(const uint8_t *buf, const struct chunk_header *h, struct c
     out->token_min = h->token_min;
     out->token_max = h->token_max;
     out->topic = (const char *)buf + CHUNK_HEADER_BYTES;
+    out->version = (uint8_t)h->version;
     out->topic_len = h->topic_len;
     out->section_count = h->section_count;
 }
@@ -130,6 +134,7 @@ static int open_chunk(const uint8_t *buf, size_t len, bool whole, struct chunk_v
                                     .data_len = h.stored_bytes - head,
                                     .section_count = h.section_count,
                                     .event_count = h.count,
+                                    .version = h.version,
                                     .producers_allowed = true};
     uint32_t raw_bytes;
     if (sections_read(&source, out->sections, &raw_bytes) < 0 || raw_bytes != h.raw_bytes)
@@ -225,8 +230,8 @@ size_t chunk_scratch_bytes(const struct chunk_view *view)
 int chunk_unpack_columns(const struct chunk_view *view, uint8_t *scratch, size_t scratch_cap,
                          struct batch_columns *out)
 {
-    if (sections_unpack(view->sections, view->section_count, view->count, scratch, scratch_cap,
-                        out) < 0)
+    if (sections_unpack(view->sections, view->section_count, view->count, view->version, scratch,
+                        scratch_cap, out) < 0)
         return -1;
     return times_valid(out, view->base_timestamp_us) ? 0 : -1;
 }

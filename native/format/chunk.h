@@ -24,6 +24,7 @@ struct chunk_view {
     int64_t base_timestamp_us, max_timestamp_us, token_min, token_max;
     const char *topic; /* not terminated */
     uint8_t topic_len, section_count;
+    uint8_t version; /* enum format_version */
     struct chunk_section sections[CHUNK_SECTIONS_MAX];
 };
 
@@ -61,8 +62,9 @@ int chunk_unpack_columns(const struct chunk_view *view, uint8_t *scratch, size_t
 
 /* For batch.c, whose chunks have sections that are there already. */
 /* Header, topic and directory in front of sections already written behind them. */
-void chunk_write_head(const struct chunk_columns *columns, const struct section_entry *entries,
-                      uint32_t section_count, size_t stored_bytes, uint8_t *out);
+void chunk_write_head(const struct chunk_columns *columns, uint16_t version,
+                      const struct section_entry *entries, uint32_t section_count,
+                      size_t stored_bytes, uint8_t *out);
 
 /* Header, topic and directory of a chunk. */
 size_t chunk_head_bytes(uint8_t topic_len, uint32_t section_count);

@@ -9,14 +9,14 @@
 #include "format/format.h"
 
 /* What may be asked for alone: a bit each. */
-enum column_bit { COLUMN_KEY = 1, COLUMN_VALUE = 2, COLUMN_TIMESTAMP = 4 };
+enum column_bit { COLUMN_KEY = 1, COLUMN_VALUE = 2, COLUMN_TIMESTAMP = 4, COLUMN_HEADERS = 8 };
 
 /* LENS, LOW and HIGH are u32[count], one for each event. BYTES: those of all events, back to back,
- * their lengths in the section beside; KEY_NULL there says that an event has none, unless they are
- * always there; without the section no event has any. LOW: the low half of a 64-bit number, HIGH:
- * the other half of the one beside, for whatever does not fit 32 bits; a section that is absent is
- * all zero. The time is counted from base_timestamp, so that its halves are needed for more than 71
- * minutes only. */
+ * their lengths in the section beside; KEY_NULL there says that an event has none; without the
+ * section no event has any. Always: the section is there whatever the events are. LOW: the low half
+ * of a 64-bit number, HIGH: the other half of the one beside, for whatever does not fit 32 bits; a
+ * section that is absent is all zero. The time is counted from base_timestamp, so that its halves
+ * are needed for more than 71 minutes only. */
 #define COLUMNS(X)                                                                                \
     /* id, section, field, kind, bit, its name, beside, always there */                           \
     X(1, TS_DELTA, ts_delta, LOW, COLUMN_TIMESTAMP, "timestamp", 0, false)                        \
@@ -24,7 +24,9 @@ enum column_bit { COLUMN_KEY = 1, COLUMN_VALUE = 2, COLUMN_TIMESTAMP = 4 };
     X(3, VAL_LEN, val_len, LENS, COLUMN_VALUE, "value", 0, true)                                  \
     X(4, KEYS, keys, BYTES, COLUMN_KEY, "key", SECTION_KEY_LEN, false)                            \
     X(5, VALUES, vals, BYTES, COLUMN_VALUE, "value", SECTION_VAL_LEN, true)                       \
-    X(6, TS_HIGH, ts_high, HIGH, COLUMN_TIMESTAMP, "timestamp", SECTION_TS_DELTA, false)
+    X(6, TS_HIGH, ts_high, HIGH, COLUMN_TIMESTAMP, "timestamp", SECTION_TS_DELTA, false)          \
+    X(7, HDR_LEN, hdr_len, LENS, COLUMN_HEADERS, "headers", 0, false)                             \
+    X(8, HDRS, hdrs, BYTES, COLUMN_HEADERS, "headers", SECTION_HDR_LEN, false)
 
 #define COLUMN_ID(id, section, ...) SECTION_##section = id,
 enum section_id {
@@ -107,6 +109,18 @@ static inline uint32_t column_bytes(const struct batch_columns *c, const struct 
     if (column->kind == COLUMN_BYTES)
         memcpy(&bytes, (const char *)c + column->at + sizeof(void *), sizeof bytes);
     return bytes;
+}
+
+/* How many bytes an event has of a column, by its length in the section beside. */
+static inline uint32_t bytes_of(uint32_t len) { return len == KEY_NULL ? 0 : len; }
+
+/* Whether each event has a value and none has headers: earlier versions read nothing else. */
+static inline bool columns_plain(const struct batch_columns *c)
+{
+    uint32_t nulls = 0;
+    for (uint32_t i = 0; i < c->count; i++)
+        nulls |= c->val_len[i] == KEY_NULL;
+    return c->hdr_len == NULL && nulls == 0;
 }
 
 static inline void column_set(struct batch_columns *c, const struct column *column, const void *p)

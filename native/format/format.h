@@ -13,9 +13,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the formats are read 
 #define GROUP_MAGIC 0x50524742u /* "BGRP" */
 #define BATCH_MAGIC 0x54414242u /* "BBAT" */
 
-#define CHUNK_VERSION 1
+/* Of chunks and batches. An event with headers or without a value makes them FORMAT_HEADERS, all
+ * others are as versions of barco before 2026-11-27 read them. */
+enum format_version { FORMAT_PLAIN = 1, FORMAT_HEADERS = 2 };
 #define GROUP_VERSION 1
-#define BATCH_VERSION 1
 
 #define CHUNK_HEADER_BYTES 80u
 #define GROUP_HEADER_BYTES 128u
@@ -33,7 +34,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the formats are read 
 #define SECTION_SAVING_SHIFT 4           /* LZ4 must save 1/16, or the section is stored raw. */
 #define TOPIC_NAME_BYTES_MAX 127u
 #define KEY_BYTES_MAX 65535u
-#define KEY_NULL 0xFFFFFFFFu /* In the key_len column: the event has no key. */
+#define KEY_NULL 0xFFFFFFFFu /* In a column of lengths: the event has no key, value, headers. */
 
 enum section_codec { CODEC_RAW = 0, CODEC_LZ4 = 1 };
 

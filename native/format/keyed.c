@@ -11,6 +11,7 @@
 #include "base/charclass.h"
 #include "base/json.h"
 #include "format/format.h"
+#include "format/headers.h"
 
 #define TIME_MAX (INT64_MAX - UINT32_MAX) /* as of a batch */
 #define TIME_DIGITS_MAX 18
@@ -434,8 +435,10 @@ static enum keyed_flaw read_value(const struct reading *r, struct rest *rest,
     if (!pass_value(rest))
         return KEYED_SYNTAX;
     int64_t len = rest->p - start;
-    if (first == 'n') /* null will stand for no value at all */
-        return KEYED_VALUE;
+    if (first == 'n') {
+        line->value_len = KEY_NULL;
+        return KEYED_FINE;
+    }
     if (first == '{' && find_base64((struct rest){start, rest->p}, &text)) {
         start = text.p;
         len = write_base64(text.p, (size_t)(text.end - text.p));
@@ -446,6 +449,79 @@ static enum keyed_flaw read_value(const struct reading *r, struct rest *rest,
         return KEYED_TOO_LARGE;
     line->value_at = (uint32_t)(start - r->base);
     line->value_len = (uint32_t)len;
+    return KEYED_FINE;
+}
+
+/* "name" and the colon: its text between the quotes. */
+static bool take_name(struct rest *rest, struct rest *name)
+{
+    if (!take(rest, '"'))
+        return false;
+    uint8_t *quote = string_end(rest);
+    if (quote == NULL)
+        return false;
+    *name = (struct rest){rest->p, quote};
+    rest->p = quote + 1;
+    return take(rest, ':');
+}
+
+/* A string's characters, or what {"base64": ...} stands for, in place of it. */
+static enum keyed_flaw read_header_value(struct rest *rest, struct header *header)
+{
+    struct rest text;
+    const uint8_t first = peek(rest);
+    uint8_t *start = rest->p;
+    if (!pass_value(rest))
+        return KEYED_SYNTAX;
+    int64_t len;
+    if (first == '"') {
+        header->value = ++start;
+        len = write_text(start, (size_t)(rest->p - 1 - start), start, SIZE_MAX);
+    } else if (first == '{' && find_base64((struct rest){start, rest->p}, &text)) {
+        header->value = text.p;
+        len = write_base64(text.p, (size_t)(text.end - text.p));
+    } else {
+        return KEYED_HEADERS;
+    }
+    if (len < 0 || len > HEADERS_BYTES_MAX)
+        return KEYED_HEADERS;
+    header->value_len = (uint32_t)len;
+    return KEYED_FINE;
+}
+
+/* {"name": "value", ...}: as they are stored, in place of it, which is never shorter. None: {}. */
+static enum keyed_flaw read_event_headers(const struct reading *r, struct rest *rest,
+                                          struct keyed_line *line)
+{
+    struct headers_draft draft = {.out = r->rules->headers_room};
+    peek(rest);
+    uint8_t *start = rest->p;
+    if (!take(rest, '{'))
+        return KEYED_HEADERS;
+    if (take(rest, '}'))
+        return KEYED_FINE;
+    do {
+        struct rest name;
+        struct header header;
+        if (!take_name(rest, &name))
+            return KEYED_SYNTAX;
+        const int64_t len = write_text(name.p, (size_t)(name.end - name.p), name.p, SIZE_MAX);
+        if (len < 0 || len > HEADER_NAME_MAX)
+            return KEYED_HEADERS;
+        header.name = name.p;
+        header.name_len = (uint32_t)len;
+        const enum keyed_flaw flaw = read_header_value(rest, &header);
+        if (flaw != KEYED_FINE)
+            return flaw;
+        if (!headers_add(&draft, &header))
+            return KEYED_HEADERS;
+    } while (take(rest, ','));
+    if (!take(rest, '}'))
+        return KEYED_SYNTAX;
+    assert(draft.len <= (size_t)(rest->p - start));
+    memcpy(start, draft.out, draft.len);
+    line->headers_at = (uint32_t)(start - r->base);
+    line->headers_len = (uint32_t)draft.len;
     return KEYED_FINE;
 }
 
@@ -466,29 +542,16 @@ static enum keyed_flaw read_time(struct rest *rest, struct keyed_line *line)
     return KEYED_FINE;
 }
 
-/* "name" and the colon: its text between the quotes. */
-static bool take_name(struct rest *rest, struct rest *name)
-{
-    if (!take(rest, '"'))
-        return false;
-    uint8_t *quote = string_end(rest);
-    if (quote == NULL)
-        return false;
-    *name = (struct rest){rest->p, quote};
-    rest->p = quote + 1;
-    return take(rest, ':');
-}
-
 static bool is_named(const struct rest *name, const void *text, size_t len)
 {
     return (size_t)(name->end - name->p) == len && memcmp(name->p, text, len) == 0;
 }
 
-/* {"key": ..., "value": ..., "timestamp": ...} */
+/* {"key": ..., "value": ..., "timestamp": ..., "headers": ...} */
 static enum keyed_flaw read_event(const struct reading *r, struct rest rest,
                                   struct keyed_line *line)
 {
-    enum { KEY = 1, VALUE = 2, TIME = 4 };
+    enum { KEY = 1, VALUE = 2, TIME = 4, HEADERS = 8 };
     unsigned seen = 0;
     if (!take(&rest, '{'))
         return KEYED_SYNTAX;
@@ -500,13 +563,15 @@ static enum keyed_flaw read_event(const struct reading *r, struct rest rest,
             return KEYED_SYNTAX;
         const unsigned which = is_named(&name, "value", 5) ? VALUE
                                : is_named(&name, "key", 3) ? KEY
-                               : is_named(&name, "timestamp", 9) ? TIME : 0;
+                               : is_named(&name, "timestamp", 9) ? TIME
+                               : is_named(&name, "headers", 7) ? HEADERS : 0;
         if (which == 0 || (seen & which))
             return KEYED_MEMBER;
         seen |= which;
         const enum keyed_flaw flaw = which == VALUE ? read_value(r, &rest, line)
                                      : which == KEY ? read_key(r, &rest, line)
-                                                    : read_time(&rest, line);
+                                     : which == TIME ? read_time(&rest, line)
+                                                     : read_event_headers(r, &rest, line);
         if (flaw != KEYED_FINE)
             return flaw;
     } while (take(&rest, ','));

@@ -1,7 +1,8 @@
 /* keyed: lines of JSON that bring a key each, read into places within their body.
  *
- * Either a line is {"key": ..., "value": ..., "timestamp": ...}, or it is an event as it stands,
- * and one of its members is its key. What a value holds is not looked at: only where it ends. */
+ * Either a line is {"key": ..., "value": ..., "timestamp": ..., "headers": ...}, or it is an event
+ * as it stands, and one of its members is its key. What a value holds is not looked at: only where
+ * it ends. */
 #ifndef BARCO_KEYED_H
 #define BARCO_KEYED_H
 
@@ -16,14 +17,16 @@ struct keyed_line {
     int64_t timestamp; /* microseconds since 1970; 0: none was given */
     uint32_t key_at, key_len; /* KEY_NULL: it has none */
     uint32_t key_escaped; /* 0, or of how many bytes keyed_key() makes it */
-    uint32_t value_at, value_len;
+    uint32_t value_at, value_len; /* KEY_NULL: it has none */
+    uint32_t headers_at, headers_len; /* as format/headers.h has them; 0: none */
     uint32_t number; /* of its slice: for whoever uses it */
 };
 
 struct keyed_rules {
     const uint8_t *field; /* the member that is the key of lines that are stored as they stand; */
-    uint32_t field_len;   /* 0: lines of key, value and timestamp */
+    uint32_t field_len;   /* 0: lines of key, value, timestamp and headers */
     uint8_t *key_room;    /* KEYED_KEY_MAX bytes, for a while */
+    uint8_t *headers_room; /* HEADERS_STORED_MAX bytes, likewise */
     uint64_t event_bytes_max;
 };
 
@@ -33,11 +36,12 @@ enum keyed_flaw {
     KEYED_TOO_LARGE, /* a line's value */
     KEYED_SYNTAX,
     KEYED_MEMBER, /* one that is not known, or there twice */
-    KEYED_VALUE,  /* none, or null */
+    KEYED_VALUE,  /* there is none */
     KEYED_KEY,    /* none, of another kind, or not UTF-8 */
     KEYED_LONG_KEY,
     KEYED_BASE64,
     KEYED_TIME,
+    KEYED_HEADERS, /* no object of strings, too many, or names that are none */
     KEYED_MIXED, /* only some have a timestamp */
     KEYED_FLAWS
 };

@@ -9,7 +9,8 @@
 #include "format/columns.h"
 
 /* What a chunk is made of. The sizes of the columns must agree: keys_bytes is the sum of the key
- * lengths that are not KEY_NULL, vals_bytes of the value lengths. */
+ * lengths that are not KEY_NULL, vals_bytes and hdrs_bytes those of theirs; hdr_len is NULL where
+ * no event has headers. */
 struct chunk_columns {
     const char *topic;
     uint8_t topic_len;
@@ -52,6 +53,7 @@ struct section_source {
     const uint8_t *directory, *data;
     size_t data_len;
     uint32_t section_count, event_count;
+    uint16_t version; /* enum format_version */
     bool producers_allowed;
 };
 
@@ -68,9 +70,9 @@ int section_unpack(const struct chunk_section *section, uint8_t *out);
 
 size_t sections_scratch_bytes(const struct chunk_section *sections, uint32_t section_count);
 
-/* All columns; 0, or -1 malformed or scratch too small. */
+/* All columns, their lengths and headers checked; 0, or -1 malformed or scratch too small. */
 int sections_unpack(const struct chunk_section *sections, uint32_t section_count,
-                    uint32_t event_count, uint8_t *scratch, size_t scratch_cap,
+                    uint32_t event_count, uint16_t version, uint8_t *scratch, size_t scratch_cap,
                     struct batch_columns *out);
 
 /* Microseconds of an event after the base timestamp. */

@@ -2,6 +2,7 @@
  * memory out of proportion; what is accepted becomes a chunk that holds the same events. */
 #include "format/batch.h"
 
+#include "format/headers.h"
 #include "fuzz_codec.h"
 
 static void forge_batch(uint8_t *data, size_t len)
@@ -44,9 +45,25 @@ static void check_batch(const uint8_t *data, size_t len)
     free(scratch);
 }
 
+/* Whatever is valid can be walked, and written again, the same. */
+static void check_headers(const uint8_t *data, size_t len)
+{
+    static uint8_t again[HEADERS_STORED_MAX];
+    struct headers_draft draft = {.out = again};
+    const uint8_t *at = data;
+    if (!headers_valid(data, len))
+        return;
+    for (uint32_t left = headers_begin(&at); left > 0; left--) {
+        const struct header header = headers_next(&at);
+        REQUIRE(headers_add(&draft, &header));
+    }
+    REQUIRE(at == data + len && draft.len == len && memcmp(again, data, len) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     uint8_t *copy = copy_of(data, len);
+    check_headers(copy, len);
     check_batch(copy, len);
     forge_batch(copy, len);
     check_batch(copy, len);

@@ -30,7 +30,9 @@ static void check_again(const struct chunk_view *view, const struct batch_column
                               .key_len = columns->key_len,
                               .val_len = columns->val_len, .keys = columns->keys,
                               .vals = columns->vals, .keys_bytes = columns->keys_bytes,
-                              .vals_bytes = columns->vals_bytes};
+                              .vals_bytes = columns->vals_bytes,
+                              .hdr_len = columns->hdr_len, .hdrs = columns->hdrs,
+                              .hdrs_bytes = columns->hdrs_bytes};
     size_t bound = chunk_bound(&c);
     uint8_t *out = malloc(bound);
     size_t stored = chunk_seal(shared_sealer(), &c, out, bound);
@@ -54,8 +56,7 @@ static int fill_columns(const struct chunk_view *view, uint32_t columns)
                                                           column->id);
         c.bytes[i].offsets = malloc((size_t)view->count * 4 + 4);
         c.bytes[i].data = malloc(s == NULL ? 1 : s->raw_len + (size_t)column->always);
-        if (!column->always)
-            c.bytes[i].validity = calloc(1, view->count / 8 + 1);
+        c.bytes[i].validity = calloc(1, view->count / 8 + 1);
     }
     int status = arrow_append(&c, view);
     REQUIRE(status == -1 || (status == 0 && c.rows == view->count));
@@ -72,7 +73,7 @@ static int fill_columns(const struct chunk_view *view, uint32_t columns)
 /* A part made of a chunk is read as the chunk itself; any bytes may be taken for a part. */
 static void check_parts(const uint8_t *data, size_t len, const struct chunk_view *whole)
 {
-    for (uint32_t columns = 0; columns < 8; columns++) {
+    for (uint32_t columns = 0; columns < 16; columns++) {
         uint32_t parts = arrow_parts(columns);
         struct chunk_view view;
         size_t bytes;

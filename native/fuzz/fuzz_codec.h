@@ -59,6 +59,9 @@ static inline void require_same_columns(const struct batch_columns *a,
     REQUIRE(a->ts_delta == NULL || same_bytes(a->ts_delta, b->ts_delta, lengths));
     REQUIRE((a->ts_high == NULL) == (b->ts_high == NULL));
     REQUIRE(a->ts_high == NULL || same_bytes(a->ts_high, b->ts_high, lengths));
+    REQUIRE((a->hdr_len == NULL) == (b->hdr_len == NULL) && a->hdrs_bytes == b->hdrs_bytes);
+    REQUIRE(a->hdr_len == NULL || same_bytes(a->hdr_len, b->hdr_len, lengths));
+    REQUIRE(same_bytes(a->hdrs, b->hdrs, a->hdrs_bytes));
     REQUIRE(same_bytes(a->keys, b->keys, a->keys_bytes));
     REQUIRE(same_bytes(a->vals, b->vals, a->vals_bytes));
 }

@@ -1,13 +1,14 @@
 /* Fuzzes the reader of lines with keys. Whatever the bytes: no crash, no read past the end; places
  * lie within the body, in order; lines that are stored as they stand are not changed, and a value
  * ends where its own brackets do. */
+#include "format/headers.h"
 #include "format/keyed.h"
 
 #include "fuzz_codec.h"
 
 #define EVENT_MAX 4096u
 
-static uint8_t room[2][KEYED_KEY_MAX];
+static uint8_t room[2][KEYED_KEY_MAX], headers_room[HEADERS_STORED_MAX];
 
 /* Where a container ends, byte by byte; 0: nowhere. */
 static size_t plain_end(const uint8_t *p, size_t len)
@@ -56,6 +57,7 @@ static void check(const uint8_t *data, size_t len, const char *field)
     const struct keyed_rules rules = {.field = (const uint8_t *)field,
                                       .field_len = field ? (uint32_t)strlen(field) : 0,
                                       .key_room = room[0],
+                                      .headers_room = headers_room,
                                       .event_bytes_max = EVENT_MAX};
     uint32_t count;
     uint64_t line;
@@ -63,12 +65,22 @@ static void check(const uint8_t *data, size_t len, const char *field)
     REQUIRE(count <= most && flaw < KEYED_FLAWS && flaw != KEYED_TOO_MANY);
     REQUIRE(flaw == KEYED_FINE ? line >= count : line > count);
     REQUIRE(field == NULL || len == 0 || memcmp(bytes, data, len) == 0);
+    uint64_t end = 0;
     for (uint32_t i = 0; i < count; i++) {
-        REQUIRE((uint64_t)lines[i].value_at + lines[i].value_len <= len);
-        REQUIRE(lines[i].value_len <= EVENT_MAX && lines[i].timestamp >= 0);
-        REQUIRE((lines[i].timestamp == 0) == (lines[0].timestamp == 0));
-        REQUIRE(i == 0 || lines[i].value_at >= lines[i - 1].value_at + lines[i - 1].value_len);
         const uint8_t *value = bytes + lines[i].value_at;
+        REQUIRE(lines[i].timestamp >= 0);
+        REQUIRE((lines[i].timestamp == 0) == (lines[0].timestamp == 0));
+        REQUIRE((uint64_t)lines[i].headers_at + lines[i].headers_len <= len);
+        REQUIRE(lines[i].headers_len == 0 ||
+                headers_valid(bytes + lines[i].headers_at, lines[i].headers_len));
+        if (lines[i].value_len == KEY_NULL) {
+            REQUIRE(field == NULL);
+            lines[i].value_len = 0;
+        } else {
+            REQUIRE((uint64_t)lines[i].value_at + lines[i].value_len <= len);
+            REQUIRE(lines[i].value_len <= EVENT_MAX && lines[i].value_at >= end);
+            end = (uint64_t)lines[i].value_at + lines[i].value_len;
+        }
         if (field == NULL && lines[i].value_len > 0 && (*value == '{' || *value == '[') &&
             data[lines[i].value_at] == *value && !has_stray(value, lines[i].value_len) &&
             lines[i].value_at > 0 && data[lines[i].value_at - 1] == ':')

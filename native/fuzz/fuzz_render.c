@@ -4,6 +4,7 @@
 
 #include <sys/param.h>
 
+#include "format/headers.h"
 #include "fuzz_codec.h"
 #include "base/json.h"
 
@@ -70,19 +71,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     if (len == 0 || len > 1 << 16)
         return 0;
-    /* Three events: all the bytes, the first half, the second half; keys from the same bytes. */
+    /* Three events: all the bytes, the first half, the second half; keys from the same bytes. A
+     * fourth has no value, and two headers of them. */
     uint32_t half = (uint32_t)len / 2, all = (uint32_t)len;
-    uint32_t val_len[3] = {all, half, all - half};
-    uint32_t key_len[3] = {half, KEY_NULL, all - half};
+    static uint8_t hdrs[HEADERS_STORED_MAX];
+    struct headers_draft draft = {.out = hdrs};
+    const struct header first = {data, data, MIN(half, HEADER_NAME_MAX), MIN(all, 4096)};
+    const struct header second = {(const uint8_t *)"a", data, 1, MIN(half, 4096)};
+    headers_add(&draft, &first);
+    REQUIRE(headers_add(&draft, &second) && headers_valid(hdrs, draft.len));
+    uint32_t val_len[4] = {all, half, all - half, KEY_NULL};
+    uint32_t key_len[4] = {half, KEY_NULL, all - half, KEY_NULL};
+    uint32_t hdr_len[4] = {KEY_NULL, KEY_NULL, KEY_NULL, (uint32_t)draft.len};
     uint8_t *values = malloc(2 * len), *copy = copy_of(data, len);
     memcpy(values, data, len);
     memcpy(values + len, data, len);
     check_validators(copy, len);
 
     struct chunk_columns c = {.topic = (const char *)copy, .topic_len = (uint8_t)MIN(len, 127),
-                              .count = 3, .base_timestamp_us = INT64_MIN, .key_len = key_len,
+                              .count = 4, .base_timestamp_us = INT64_MIN, .key_len = key_len,
                               .val_len = val_len, .keys = copy, .keys_bytes = all, .vals = values,
-                              .vals_bytes = 2 * all};
+                              .vals_bytes = 2 * all, .hdr_len = hdr_len, .hdrs = hdrs,
+                              .hdrs_bytes = (uint32_t)draft.len};
     size_t bound = chunk_bound(&c);
     uint8_t *stored = malloc(bound);
     struct chunk_view view;

@@ -14,7 +14,9 @@
 #define CHUNK_KEYS_TARGET (128u << 10)
 #define CHUNK_PRODUCERS_MAX 1024u
 
-_Static_assert(COLUMN_BYTES_COUNT == 2, "keys and values are gathered, each in its own way");
+#define CHUNK_HEADERS_TARGET (128u << 10)
+
+_Static_assert(COLUMN_BYTES_COUNT == 3, "keys, values, headers are gathered, each in its own way");
 
 /* Room for a column of words. It is filled in as far as somebody has brought something: before, and
  * between them, events have none. */
@@ -27,8 +29,8 @@ struct group_builder {
     struct chunk_sealer *sealer;
     struct chunk_columns columns;
     struct words words[COLUMN_COUNT]; /* by place in the table */
-    uint8_t *keys, *vals;
-    size_t keys_capacity, vals_capacity;
+    uint8_t *keys, *vals, *hdrs;
+    size_t keys_capacity, vals_capacity, hdrs_capacity; /* of hdrs 0 until an event has any */
     struct chunk_producer *producers;
     bool clocked; /* an event has the log's time: no high halves, see run_bound() */
     bool lent; /* the values are not in vals, but in a row where they came */
@@ -71,15 +73,18 @@ void builder_free(struct group_builder *b)
     free(b->producers);
     free(b->keys);
     free(b->vals);
+    free(b->hdrs);
     free(b);
 }
 
 size_t run_bound(const struct run *run)
 {
-    /* Columns of words (one less where an event does not bring its own time), LZ4's worst case
-     * (1/255), and the frame of each chunk: header, topic, directory and padding, once for the run
-     * and once for each full chunk; a run may also cut the chunk that an earlier run began. */
-    const size_t words = COLUMN_COUNT - COLUMN_BYTES_COUNT - (run->timestamp == 0);
+    /* Columns of words (one less where an event does not bring its own time, or none has headers),
+     * LZ4's worst case (1/255), and the frame of each chunk: header, topic, directory and padding,
+     * once for the run and once for each full chunk; a run may also cut the chunk that an earlier
+     * run began. */
+    const bool headed = run->columns != NULL && run->columns->hdr_len != NULL;
+    const size_t words = COLUMN_COUNT - COLUMN_BYTES_COUNT - (run->timestamp == 0) - !headed;
     size_t raw = run->bytes + (size_t)run->count * words * sizeof(uint32_t);
     if (run->sealed)
         raw = run->batch->total_bytes;
@@ -119,6 +124,7 @@ static void columns_start(struct group_builder *b, const struct stream *stream)
         .token_max = INT64_MIN,
         .keys = b->keys,
         .vals = b->vals,
+        .hdrs = b->hdrs,
         .producers = b->producers,
     };
     for (uint32_t i = 0; i < COLUMN_COUNT; i++)
@@ -126,7 +132,7 @@ static void columns_start(struct group_builder *b, const struct stream *stream)
     b->clocked = b->lent = false;
 }
 
-/* Fills in what an event has that brought nothing: no key, or 0. */
+/* Fills in what an event has that brought nothing: no key, no headers, or 0. */
 static void fill_up(struct group_builder *b, uint32_t place, uint32_t count)
 {
     struct words *words = &b->words[place];
@@ -165,6 +171,8 @@ static void columns_flush(struct group_builder *b, struct stream *stream)
         if (last->event_count > c->count - last->first_event)
             last->event_count = c->count - last->first_event;
     }
+    if (c->hdrs_bytes == 0) /* its run has some, but none of these events */
+        b->words[SECTION_HDR_LEN - 1].filled = 0;
     for (uint32_t i = 0; i < COLUMN_COUNT; i++)
         if (b->words[i].filled > 0) {
             fill_up(b, i, c->count);
@@ -204,15 +212,27 @@ static bool time_fits(const struct group_builder *b, const struct run *run, int6
                                  (run->timestamp != 0 && !b->clocked));
 }
 
-static bool columns_fit(const struct group_builder *b, const struct run *run, uint32_t value_len,
-                        uint32_t key_len, int64_t timestamp)
+/* Some events of a run, their values in a row, with one key (or none) and one time; or as columns,
+ * from first on. They fit. */
+struct piece {
+    const uint8_t *values, *key, *headers;
+    const uint32_t *lens;
+    uint32_t count, bytes, key_len, headers_len;
+    int64_t timestamp;
+    uint32_t first, key_bytes, headers_bytes;
+};
+
+/* Whether the piece's first event goes into the chunk that is being made. */
+static bool columns_fit(const struct group_builder *b, const struct run *run,
+                        const struct piece *next)
 {
     const struct chunk_columns *c = &b->columns;
-    uint32_t key_bytes = key_len == KEY_NULL ? 0 : key_len;
     return c->count == 0 ||
-           (c->vals_bytes + value_len <= CHUNK_VALUES_TARGET && c->count < CHUNK_EVENTS_MAX &&
-            c->keys_bytes + key_bytes <= CHUNK_KEYS_TARGET && time_fits(b, run, timestamp) &&
-            c->producer_count < CHUNK_PRODUCERS_MAX);
+           (c->vals_bytes + bytes_of(next->lens[0]) <= CHUNK_VALUES_TARGET &&
+            c->count < CHUNK_EVENTS_MAX &&
+            c->keys_bytes + bytes_of(next->key_len) <= CHUNK_KEYS_TARGET &&
+            c->hdrs_bytes + bytes_of(next->headers_len) <= CHUNK_HEADERS_TARGET &&
+            time_fits(b, run, next->timestamp) && c->producer_count < CHUNK_PRODUCERS_MAX);
 }
 
 /* Appends values that lie in a row, without a copy while they go on where the last ones ended. */
@@ -268,16 +288,6 @@ static void add_deltas(struct group_builder *b, uint32_t count, int64_t timestam
     for (uint32_t i = 0; i < count; i++)
         high[i] = (uint32_t)(delta >> 32);
 }
-
-/* Some events of a run, their values in a row, with one key (or none) and one time; or as columns,
- * from first on. They fit. */
-struct piece {
-    const uint8_t *values, *key;
-    const uint32_t *lens;
-    uint32_t count, bytes, key_len;
-    int64_t timestamp;
-    uint32_t first, key_bytes;
-};
 
 static void add_piece(struct group_builder *b, const struct run *run, const struct piece *piece)
 {
@@ -338,7 +348,7 @@ static void cut_chunk(struct group_builder *b, struct stream *stream, const stru
     const struct chunk_columns *c = &b->columns;
     bool apart = b->lent && c->vals_bytes >= CHUNK_VALUES_ENOUGH &&
                  next->values != c->vals + c->vals_bytes;
-    if (apart || !columns_fit(b, run, next->lens[0], next->key_len, next->timestamp))
+    if (apart || !columns_fit(b, run, next))
         columns_flush(b, stream);
 }
 
@@ -350,6 +360,7 @@ static void add_row(struct group_builder *b, struct stream *stream, const struct
                           .key = run->keys,
                           .lens = run->value_lens ? run->value_lens : &run->value_len,
                           .key_len = run->keys ? run->key_len : KEY_NULL,
+                          .headers_len = KEY_NULL,
                           .timestamp = run->timestamp ? run->timestamp : clock};
     uint32_t key_bytes = run->keys ? run->key_len : 0;
     for (uint32_t left = run->count; left > 0; left -= piece.count) {
@@ -383,6 +394,11 @@ static uint32_t key_len_of(const struct batch_columns *from, uint32_t event)
     return from->key_len != NULL ? from->key_len[event] : KEY_NULL;
 }
 
+static uint32_t headers_len_of(const struct batch_columns *from, uint32_t event)
+{
+    return from->hdr_len != NULL ? from->hdr_len[event] : KEY_NULL;
+}
+
 /* The piece that begins with this event; of that one alone. */
 static void piece_start(struct piece *piece, const struct run *run, uint32_t first, int64_t clock)
 {
@@ -391,8 +407,10 @@ static void piece_start(struct piece *piece, const struct run *run, uint32_t fir
     piece->key_len = key_len_of(run->columns, first);
     piece->timestamp = time_of(run, first, clock);
     piece->count = 1;
-    piece->bytes = piece->lens[0];
-    piece->key_bytes = piece->key_len == KEY_NULL ? 0 : piece->key_len;
+    piece->bytes = bytes_of(piece->lens[0]);
+    piece->key_bytes = bytes_of(piece->key_len);
+    piece->headers_len = headers_len_of(run->columns, first);
+    piece->headers_bytes = bytes_of(piece->headers_len);
 }
 
 /* As many of the run's next events as fit with it. */
@@ -401,16 +419,19 @@ static void piece_extend(const struct group_builder *b, struct piece *piece, con
 {
     const struct chunk_columns *c = &b->columns;
     for (uint32_t i = piece->first + 1; i < run->count; i++) {
-        const uint32_t key_len = key_len_of(run->columns, i);
-        const uint32_t key_bytes = key_len == KEY_NULL ? 0 : key_len;
-        if (c->vals_bytes + piece->bytes + run->columns->val_len[i] > CHUNK_VALUES_TARGET ||
+        const uint32_t key_bytes = bytes_of(key_len_of(run->columns, i));
+        const uint32_t value_bytes = bytes_of(run->columns->val_len[i]);
+        const uint32_t headers_bytes = bytes_of(headers_len_of(run->columns, i));
+        if (c->vals_bytes + piece->bytes + value_bytes > CHUNK_VALUES_TARGET ||
             c->keys_bytes + piece->key_bytes + key_bytes > CHUNK_KEYS_TARGET ||
+            c->hdrs_bytes + piece->headers_bytes + headers_bytes > CHUNK_HEADERS_TARGET ||
             c->count + piece->count >= CHUNK_EVENTS_MAX ||
             !time_fits(b, run, time_of(run, i, clock)))
             return;
         piece->count++;
-        piece->bytes += run->columns->val_len[i];
+        piece->bytes += value_bytes;
         piece->key_bytes += key_bytes;
+        piece->headers_bytes += headers_bytes;
     }
 }
 
@@ -451,11 +472,25 @@ static void add_words(struct group_builder *b, const struct run *run, const stru
     }
 }
 
+/* A piece's bytes, behind those that are there. What is behind them in the run. */
+static const uint8_t *add_bytes(uint8_t **all, size_t *capacity, uint32_t *filled,
+                                const uint8_t *bytes, uint32_t len)
+{
+    if (len == 0)
+        return bytes;
+    grow(all, capacity, (size_t)*filled + len);
+    memcpy(*all + *filled, bytes, len);
+    *filled += len;
+    return bytes + len;
+}
+
 static void add_columns(struct group_builder *b, struct stream *stream, const struct run *run,
                         int64_t clock)
 {
     struct chunk_columns *c = &b->columns;
-    struct piece piece = {.values = run->columns->vals, .key = run->columns->keys};
+    struct piece piece = {.values = run->columns->vals,
+                          .key = run->columns->keys,
+                          .headers = run->columns->hdrs};
     for (uint32_t first = 0; first < run->count; first += piece.count) {
         piece_start(&piece, run, first, clock);
         cut_chunk(b, stream, run, &piece);
@@ -467,13 +502,12 @@ static void add_columns(struct group_builder *b, struct stream *stream, const st
         add_times(b, run, &piece, clock);
         add_words(b, run, &piece);
         add_values(b, piece.values, piece.bytes);
-        if (piece.key_bytes > 0) {
-            grow(&b->keys, &b->keys_capacity, (size_t)c->keys_bytes + piece.key_bytes);
-            memcpy(b->keys + c->keys_bytes, piece.key, piece.key_bytes);
-            c->keys = b->keys;
-            c->keys_bytes += piece.key_bytes;
-            piece.key += piece.key_bytes;
-        }
+        piece.key = add_bytes(&b->keys, &b->keys_capacity, &c->keys_bytes, piece.key,
+                              piece.key_bytes);
+        piece.headers = add_bytes(&b->hdrs, &b->hdrs_capacity, &c->hdrs_bytes, piece.headers,
+                                  piece.headers_bytes);
+        c->keys = b->keys;
+        c->hdrs = b->hdrs;
         piece.values += piece.bytes;
         c->count += piece.count;
         b->clocked |= run->timestamp == 0;

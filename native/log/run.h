@@ -40,7 +40,7 @@ struct run {
     struct run *next_stream; /* of the same stream in the same group */
     struct stream *stream;
     uint32_t count;    /* events; 0: a duplicate that waits for its original, or refused */
-    uint32_t bytes;    /* keys and values */
+    uint32_t bytes;    /* keys, values and headers */
     uint64_t base_offset; /* set when the group is built */
     uint64_t memory;      /* bytes counted for this run itself */
     bool sealed;       /* a client's batch, stored as it came */

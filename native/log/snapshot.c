@@ -390,6 +390,10 @@ static int apply_compacted(struct shard *shard, struct stream *stream,
     }
     const uint8_t *key = columns.keys, *value = columns.vals;
     for (uint32_t i = 0; i < columns.count; i++) {
+        if (columns.val_len[i] == KEY_NULL) { /* nobody honest writes it: it is no length */
+            free(scratch);
+            return -1;
+        }
         bool keyed = columns.key_len != NULL && columns.key_len[i] != KEY_NULL;
         size_t key_len = keyed ? columns.key_len[i] : 0;
         shard_compact(shard, stream->topic,

@@ -7,6 +7,7 @@ int py_codec_init(PyObject *module);
 int py_columns_init(PyObject *module);
 int py_disk_init(PyObject *module);
 int py_feed_init(PyObject *module);
+int py_headers_init(PyObject *module);
 int py_lent_init(PyObject *module);
 int py_reactor_init(PyObject *module);
 int py_render_init(PyObject *module);
@@ -29,6 +30,7 @@ PyMODINIT_FUNC PyInit__native(void)
         py_columns_init(module) < 0 ||
         py_disk_init(module) < 0 ||
         py_feed_init(module) < 0 ||
+        py_headers_init(module) < 0 ||
         py_lent_init(module) < 0 ||
         py_reactor_init(module) < 0 ||
         py_render_init(module) < 0 ||

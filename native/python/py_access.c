@@ -64,9 +64,21 @@ static PyObject *Reactor_refusals(PyObject *self, PyObject *none)
     return Py_BuildValue("(NN)", lines, more);
 }
 
+static PyObject *Reactor_take_headers(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    int on;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "p", &on))
+        return NULL;
+    reactor->headers_taken = on;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef reactor_access_methods[] = {
     {"set_access", Reactor_set_access, METH_VARARGS,
      "set_access(table): from now on each request has to show whose it is; None: not known yet."},
+    {"take_headers", Reactor_take_headers, METH_VARARGS,
+     "take_headers(on): whether events with headers or without a value may be stored."},
     {"refusals", Reactor_refusals, METH_NOARGS,
      "refusals() -> (those that were kept, how many more by user), since they were last taken."},
     {NULL, NULL, 0, NULL},

@@ -8,6 +8,7 @@
 
 #include "base/murmur3.h"
 #include "format/batch.h"
+#include "format/headers.h"
 #include "python/py_codec.h"
 
 #define NO_MEMORY "there is no memory for it"
@@ -76,16 +77,20 @@ static PyObject *py_tokens(PyObject *module, PyObject *args)
 
 /* ---- columns to a batch ---- */
 
-_Static_assert(COLUMN_BYTES_COUNT == 2, "fill() makes values and keys of what was given");
+_Static_assert(COLUMN_BYTES_COUNT == 3, "fill() makes values, keys, headers of what was given");
+
+/* A column of bytes as the caller gave it. */
+struct given {
+    struct bytes_column bytes;
+    const uint8_t *valid; /* a byte for each event: whether it has any; or NULL: each has */
+};
 
 /* What the caller gave, and the columns made of it. */
 struct batch_draft {
-    struct bytes_column values, keys;
-    const uint8_t *valid; /* a byte for each event: whether it has a key; or NULL */
+    struct given values, keys, headers;
     const int64_t *numbers[COLUMN_COUNT]; /* by place, of LOWs; NULL: none was given */
     struct chunk_columns c;
     uint8_t *memory, *out;
-    uint32_t *key_len, *val_len;
 };
 
 /* The first of the times, which the others are counted from. */
@@ -135,54 +140,95 @@ static const char *fill_numbers(struct batch_draft *d, uint8_t *room)
     return NULL;
 }
 
-/* Keys are copied: Arrow may leave bytes behind where a key is null. */
-static const char *fill_keys(struct batch_draft *d, uint8_t *room)
+/* Copied: Arrow may leave bytes behind where an event has none. Whether any has, in *any. */
+static const char *fill_bytes(const struct given *from, uint32_t count, uint32_t most,
+                              uint32_t *lens, uint8_t *room, uint32_t *filled, bool *any)
 {
-    bool any = false;
-    d->c.keys = room;
-    for (uint32_t i = 0; i < d->c.count; i++) {
-        uint32_t len = (uint32_t)(d->keys.at[i + 1] - d->keys.at[i]);
-        if (d->valid != NULL && !d->valid[i]) {
-            d->key_len[i] = KEY_NULL;
+    *filled = 0;
+    *any = false;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t len = (uint32_t)(from->bytes.at[i + 1] - from->bytes.at[i]);
+        lens[i] = KEY_NULL;
+        if (from->valid != NULL && !from->valid[i])
             continue;
-        }
-        if (len > KEY_BYTES_MAX)
+        if (len > most)
             return "a key has more than 65,535 bytes";
-        d->key_len[i] = len;
-        memcpy(room + d->c.keys_bytes, d->keys.data + d->keys.at[i], len);
-        d->c.keys_bytes += len;
-        any = true;
+        lens[i] = len;
+        memcpy(room + *filled, from->bytes.data + from->bytes.at[i], len);
+        *filled += len;
+        *any = true;
     }
-    d->c.key_len = any ? d->key_len : NULL;
+    return NULL;
+}
+
+static size_t given_bytes(const struct given *given)
+{
+    const struct bytes_column *bytes = &given->bytes;
+    return bytes->at != NULL ? (size_t)(bytes->at[bytes->count] - bytes->at[0]) : 0;
+}
+
+/* Values are taken where they are, if each event has one. */
+static void fill_values(struct batch_draft *d, uint32_t *lens, uint8_t *room)
+{
+    const struct bytes_column *values = &d->values.bytes;
+    bool any;
+    d->c.val_len = lens;
+    d->c.vals = values->data + values->at[0];
+    if (d->values.valid != NULL && memchr(d->values.valid, 0, d->c.count) != NULL) {
+        fill_bytes(&d->values, d->c.count, SECTION_RAW_MAX, lens, room, &d->c.vals_bytes, &any);
+        d->c.vals = room;
+        return;
+    }
+    for (uint32_t i = 0; i < d->c.count; i++)
+        lens[i] = (uint32_t)(values->at[i + 1] - values->at[i]);
+    d->c.vals_bytes = (uint32_t)given_bytes(&d->values);
+}
+
+static const char *fill_headers(struct batch_draft *d, uint32_t *lens, uint8_t *room)
+{
+    bool any;
+    const uint8_t *at = room;
+    fill_bytes(&d->headers, d->c.count, SECTION_RAW_MAX, lens, room, &d->c.hdrs_bytes, &any);
+    d->c.hdrs = room;
+    d->c.hdr_len = any ? lens : NULL;
+    for (uint32_t i = 0; any && i < d->c.count; i++) {
+        if (lens[i] != KEY_NULL && !headers_valid(at, lens[i]))
+            return "these are no headers that headers_encode() made";
+        at += bytes_of(lens[i]);
+    }
     return NULL;
 }
 
 static const char *fill(struct batch_draft *d)
 {
-    uint32_t count = d->c.count = d->values.count;
+    const uint32_t count = d->c.count = d->values.bytes.count;
+    const size_t values = given_bytes(&d->values), keys = given_bytes(&d->keys),
+                 headers = given_bytes(&d->headers), lengths = pad8((size_t)count * 4);
     if (count == 0)
         return "there must be at least one event";
-    if (d->values.at[count] - d->values.at[0] > (int32_t)SECTION_RAW_MAX ||
-        (d->keys.at != NULL && d->keys.at[count] - d->keys.at[0] > (int32_t)SECTION_RAW_MAX))
+    if (values > SECTION_RAW_MAX || keys > SECTION_RAW_MAX || headers > SECTION_RAW_MAX)
         return "a column is over its 64 MiB";
-    size_t lengths = pad8((size_t)count * 4);
-    size_t keys = d->keys.at != NULL ? (size_t)(d->keys.at[count] - d->keys.at[0]) : 0;
     size_t numbers = 0;
     for (uint32_t i = 0; i < COLUMN_COUNT; i++)
         numbers += d->numbers[i] != NULL ? 2 * lengths : 0;
-    d->memory = malloc(2 * lengths + numbers + keys + 1);
+    const size_t copied = d->values.valid != NULL ? values : 0;
+    d->memory = malloc(3 * lengths + numbers + keys + headers + copied + 1);
     if (d->memory == NULL)
         return NO_MEMORY;
-    d->key_len = (uint32_t *)(void *)d->memory;
-    d->val_len = (uint32_t *)(void *)(d->memory + lengths);
-    for (uint32_t i = 0; i < count; i++)
-        d->val_len[i] = (uint32_t)(d->values.at[i + 1] - d->values.at[i]);
-    d->c.val_len = d->val_len;
-    d->c.vals = d->values.data + d->values.at[0];
-    d->c.vals_bytes = (uint32_t)(d->values.at[count] - d->values.at[0]);
-    const char *wrong = fill_numbers(d, d->memory + 2 * lengths);
-    if (wrong == NULL && d->keys.at != NULL)
-        wrong = fill_keys(d, d->memory + 2 * lengths + numbers);
+    uint32_t *lens[3];
+    for (int i = 0; i < 3; i++)
+        lens[i] = (uint32_t *)(void *)(d->memory + (size_t)i * lengths);
+    uint8_t *room = d->memory + 3 * lengths + numbers;
+    const char *wrong = fill_numbers(d, d->memory + 3 * lengths);
+    fill_values(d, lens[0], room + keys + headers);
+    if (wrong == NULL && d->keys.bytes.at != NULL) {
+        bool any;
+        wrong = fill_bytes(&d->keys, count, KEY_BYTES_MAX, lens[1], room, &d->c.keys_bytes, &any);
+        d->c.keys = room;
+        d->c.key_len = any ? lens[1] : NULL;
+    }
+    if (wrong == NULL && d->headers.bytes.at != NULL)
+        wrong = fill_headers(d, lens[2], room + keys);
     return wrong;
 }
 
@@ -255,14 +301,18 @@ static bool hold_numbers(PyObject *given, Py_buffer held[COLUMN_COUNT])
     return good;
 }
 
-static const char *check_sizes(struct batch_draft *d, const Py_buffer *valid,
+static const char *check_sizes(struct batch_draft *d, const Py_buffer valid[3],
                                const Py_buffer held[COLUMN_COUNT])
 {
-    const Py_ssize_t count = (Py_ssize_t)d->values.count;
-    if (d->keys.at != NULL && d->keys.count != d->values.count)
-        return "there are more or fewer keys than values";
-    if (valid->obj != NULL && valid->len != count)
-        return "key_valid has one byte for each event";
+    const Py_ssize_t count = (Py_ssize_t)d->values.bytes.count;
+    struct given *given[3] = {&d->values, &d->keys, &d->headers};
+    for (int i = 0; i < 3; i++) {
+        if (given[i]->bytes.at != NULL && given[i]->bytes.count != d->values.bytes.count)
+            return "there are more or fewer keys or headers than values";
+        if (valid[i].obj != NULL && valid[i].len != count)
+            return "what says which are valid has one byte for each event";
+        given[i]->valid = valid[i].buf;
+    }
     for (uint32_t i = 0; i < COLUMN_COUNT; i++) {
         const Py_buffer *numbers = &held[i];
         if (numbers->obj == NULL)
@@ -271,11 +321,10 @@ static const char *check_sizes(struct batch_draft *d, const Py_buffer *valid,
             return "a column of numbers has one aligned 64-bit integer for each event";
         d->numbers[i] = numbers->buf;
     }
-    d->valid = valid->buf;
     return NULL;
 }
 
-static PyObject *columns_sealed(struct batch_draft *d, const Py_buffer *valid,
+static PyObject *columns_sealed(struct batch_draft *d, const Py_buffer valid[3],
                                 const Py_buffer held[COLUMN_COUNT], int acceleration)
 {
     const char *wrong = check_sizes(d, valid, held);
@@ -292,26 +341,32 @@ static PyObject *columns_sealed(struct batch_draft *d, const Py_buffer *valid,
 
 static PyObject *py_batch_columns(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"value_offsets", "values", "key_offsets", "keys", "key_valid",
-                            "numbers", "acceleration", NULL};
+    static char *names[] = {"value_offsets", "values",       "key_offsets",  "keys",
+                            "key_valid",     "numbers",      "acceleration", "value_valid",
+                            "header_offsets", "headers",     "header_valid", NULL};
     struct batch_draft d = {0};
-    Py_buffer valid = {0};
+    struct bytes_column *all[3] = {&d.values.bytes, &d.keys.bytes, &d.headers.bytes};
+    Py_buffer valid[3] = {0};
     Py_buffer held[COLUMN_COUNT] = {0};
     PyObject *numbers = Py_None;
     int acceleration = 1;
     PyObject *result = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*|z*z*z*Oi", names, &d.values.offsets,
-                                     &d.values.data_held, &d.keys.offsets, &d.keys.data_held,
-                                     &valid, &numbers, &acceleration))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*y*|z*z*z*Oiz*z*z*z*", names, &all[0]->offsets,
+                                     &all[0]->data_held, &all[1]->offsets, &all[1]->data_held,
+                                     &valid[1], &numbers, &acceleration, &valid[0],
+                                     &all[2]->offsets, &all[2]->data_held, &valid[2]))
         return NULL;
-    bool keyed = d.keys.offsets.obj != NULL && d.keys.data_held.obj != NULL;
-    if (hold_numbers(numbers, held) && column_valid(&d.values) &&
-        (!keyed || column_valid(&d.keys)))
-        result = columns_sealed(&d, &valid, held, acceleration);
-    column_release(&d.values);
-    column_release(&d.keys);
-    if (valid.obj != NULL)
-        PyBuffer_Release(&valid);
+    bool good = hold_numbers(numbers, held);
+    for (int i = 0; good && i < 3; i++)
+        if (all[i]->offsets.obj != NULL && all[i]->data_held.obj != NULL)
+            good = column_valid(all[i]);
+    if (good)
+        result = columns_sealed(&d, valid, held, acceleration);
+    for (int i = 0; i < 3; i++) {
+        column_release(all[i]);
+        if (valid[i].obj != NULL)
+            PyBuffer_Release(&valid[i]);
+    }
     for (uint32_t i = 0; i < COLUMN_COUNT; i++)
         if (held[i].obj != NULL)
             PyBuffer_Release(&held[i]);
@@ -322,18 +377,17 @@ static PyObject *py_batch_columns(PyObject *module, PyObject *args, PyObject *kw
 
 static struct chunk_sealer *own_sealer; /* The interpreter lock serializes its users. */
 
-/* Bytes objects (also None where nullable) as a column, and which of them are there, in memory
- * that column->at begins. False with an exception set. */
-static bool gather(PyObject *items, const char *what, bool nullable, struct bytes_column *column,
-                   const uint8_t **there)
+/* Bytes objects and Nones as a column, and which of them are there, in memory that bytes.at begins.
+ * False with an exception set. */
+static bool gather(PyObject *items, const char *what, struct given *given_column)
 {
     const Py_ssize_t count = PyTuple_GET_SIZE(items);
     int64_t total = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = PyTuple_GET_ITEM(items, i);
-        if (!PyBytes_Check(item) && !(nullable && item == Py_None)) {
-            PyErr_Format(PyExc_TypeError, "%s %zd is %.100s, not bytes%s", what, i,
-                         Py_TYPE(item)->tp_name, nullable ? " or None" : "");
+        if (!PyBytes_Check(item) && item != Py_None) {
+            PyErr_Format(PyExc_TypeError, "%s %zd is %.100s, not bytes or None", what, i,
+                         Py_TYPE(item)->tp_name);
             return false;
         }
         total += item == Py_None ? 0 : PyBytes_GET_SIZE(item);
@@ -349,8 +403,8 @@ static bool gather(PyObject *items, const char *what, bool nullable, struct byte
         return false;
     }
     uint8_t *given = (uint8_t *)(at + count + 1), *data = given + count;
-    *column = (struct bytes_column){.at = at, .data = data, .count = (uint32_t)count};
-    *there = given;
+    given_column->bytes = (struct bytes_column){.at = at, .data = data, .count = (uint32_t)count};
+    given_column->valid = given;
     for (Py_ssize_t i = 0, end = at[0] = 0; i < count; i++) {
         PyObject *item = PyTuple_GET_ITEM(items, i);
         given[i] = item != Py_None;
@@ -418,20 +472,23 @@ static bool gather_numbers(PyObject *given, PyObject *values, struct batch_draft
     return good;
 }
 
-static PyObject *encode(PyObject *values, PyObject *keys, PyObject *numbers, bool compress)
+/* given: values, keys, headers; NULL: none has any. */
+static PyObject *encode(PyObject *const given[3], PyObject *numbers, bool compress)
 {
+    static const char *const what[3] = {"value", "key", "header"};
     struct batch_draft d = {0};
-    const uint8_t *all;
+    struct given *columns[3] = {&d.values, &d.keys, &d.headers};
     PyObject *result = NULL;
-    if (gather(values, "value", false, &d.values, &all) &&
-        (keys == NULL || gather(keys, "key", true, &d.keys, &d.valid)) &&
-        gather_numbers(numbers, values, &d)) {
+    bool good = true;
+    for (int i = 0; good && i < 3; i++)
+        good = given[i] == NULL || gather(given[i], what[i], columns[i]);
+    if (good && gather_numbers(numbers, given[0], &d)) {
         const char *wrong;
         const size_t written = seal(&d, compress ? own_sealer : NULL, &wrong);
         result = sealed(&d, written, wrong);
     }
-    free((void *)d.values.at);
-    free((void *)d.keys.at);
+    for (int i = 0; i < 3; i++)
+        free((void *)columns[i]->bytes.at);
     for (uint32_t i = 0; i < COLUMN_COUNT; i++)
         free((void *)d.numbers[i]);
     return result;
@@ -439,11 +496,11 @@ static PyObject *encode(PyObject *values, PyObject *keys, PyObject *numbers, boo
 
 static PyObject *py_batch_encode(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"values", "keys", "numbers", "compress", NULL};
-    PyObject *given[3] = {NULL, Py_None, Py_None}, *result = NULL;
+    static char *names[] = {"values", "keys", "numbers", "compress", "headers", NULL};
+    PyObject *given[4] = {NULL, Py_None, Py_None, Py_None}, *result = NULL;
     int compress = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOp", names, &given[0], &given[1], &given[2],
-                                     &compress))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOpO", names, &given[0], &given[1], &given[2],
+                                     &compress, &given[3]))
         return NULL;
     if (own_sealer == NULL && (own_sealer = chunk_sealer_new(1)) == NULL)
         return PyErr_NoMemory();
@@ -451,10 +508,12 @@ static PyObject *py_batch_encode(PyObject *module, PyObject *args, PyObject *kwa
     if (values == NULL)
         return NULL;
     PyObject *keys = items_of(given[1], values, "keys");
+    PyObject *headers = PyErr_Occurred() ? NULL : items_of(given[3], values, "headers");
     if (!PyErr_Occurred())
-        result = encode(values, keys, given[2], compress);
+        result = encode((PyObject *[3]){values, keys, headers}, given[2], compress);
     Py_DECREF(values);
     Py_XDECREF(keys);
+    Py_XDECREF(headers);
     return result;
 }
 

@@ -7,6 +7,7 @@
 #include "format/batch.h"
 #include "base/crc32c.h"
 #include "base/murmur3.h"
+#include "format/headers.h"
 #include "python/py_codec.h"
 
 #include <stdbool.h>
@@ -174,10 +175,10 @@ struct event_part {
     struct column_numbers numbers;
     const uint32_t *lens;
     const uint8_t *bytes;
-    bool is_number, always;
+    bool is_number, is_headers;
 };
 
-/* In the order of EVENT. */
+/* In the order of EVENT; without the headers where no event has any. */
 static uint32_t event_parts(const struct batch_columns *c, int64_t base_us,
                             struct event_part parts[COLUMN_COUNT])
 {
@@ -187,18 +188,42 @@ static uint32_t event_parts(const struct batch_columns *c, int64_t base_us,
     for (const struct column *each = columns_table; each < columns_table + COLUMN_COUNT; each++)
         if (each->kind == COLUMN_LOW)
             parts[count++] = (struct event_part){.numbers = numbers[number++], .is_number = true};
-        else if (each->kind == COLUMN_BYTES)
+        else if (each->kind == COLUMN_BYTES &&
+                 (each->bit != COLUMN_HEADERS || c->hdr_len != NULL))
             parts[count++] = (struct event_part){.lens = column_pointer(c, column_of(each->beside)),
                                                  .bytes = column_pointer(c, each),
-                                                 .always = each->always};
+                                                 .is_headers = each->bit == COLUMN_HEADERS};
     return count;
+}
+
+/* ((name, value), ...) */
+static PyObject *headers_item(struct event_part *part, uint32_t len)
+{
+    const uint8_t *at = part->bytes;
+    const uint32_t count = len == 0 ? 0 : headers_begin(&at);
+    PyObject *found = PyTuple_New(count);
+    for (uint32_t i = 0; found != NULL && i < count; i++) {
+        const struct header h = headers_next(&at);
+        PyObject *pair = Py_BuildValue("(s#y#)", (const char *)h.name, (Py_ssize_t)h.name_len,
+                                       (const char *)h.value, (Py_ssize_t)h.value_len);
+        if (pair == NULL)
+            Py_CLEAR(found);
+        else
+            PyTuple_SET_ITEM(found, i, pair);
+    }
+    if (len > 0)
+        part->bytes += len;
+    return found;
 }
 
 static PyObject *part_item(struct event_part *part, uint32_t event)
 {
     if (part->is_number)
         return PyLong_FromLongLong(number_at(&part->numbers, event));
-    if (part->lens == NULL || (!part->always && part->lens[event] == KEY_NULL))
+    const bool is_there = part->lens != NULL && part->lens[event] != KEY_NULL;
+    if (part->is_headers)
+        return headers_item(part, is_there ? part->lens[event] : 0);
+    if (!is_there)
         return Py_NewRef(Py_None);
     const uint8_t *bytes = part->bytes;
     if (part->lens[event] > 0) /* bytes may be absent altogether */
@@ -297,6 +322,50 @@ static PyObject *py_batch_events(PyObject *module, PyObject *arg)
     return result;
 }
 
+/* -- headers ----------------------------------------------------------------------------------- */
+
+/* One pair of a name and its value, to a draft. False with an exception. */
+static bool add_pair(struct headers_draft *draft, PyObject *pair)
+{
+    const char *name;
+    Py_ssize_t name_len;
+    Py_buffer value;
+    if (!PyTuple_Check(pair)) {
+        PyErr_SetString(PyExc_TypeError, "a header is a tuple of its name and value");
+        return false;
+    }
+    if (!PyArg_ParseTuple(pair, "s#y*", &name, &name_len, &value))
+        return false;
+    const struct header header = {(const uint8_t *)name, value.buf, (uint32_t)name_len,
+                                  (uint32_t)value.len};
+    const bool good = value.len <= HEADERS_BYTES_MAX && name_len <= HEADER_NAME_MAX &&
+                      headers_add(draft, &header);
+    PyBuffer_Release(&value);
+    if (!good)
+        PyErr_Format(PyExc_ValueError,
+                     "an event has at most %u headers and %u bytes of them, and a name has 1 to %u "
+                     "of a-z 0-9 !#$%%&'*+.^_`|~-: %.200R",
+                     EVENT_HEADERS_MAX, HEADERS_BYTES_MAX, HEADER_NAME_MAX, pair);
+    return good;
+}
+
+static PyObject *py_headers_encode(PyObject *module, PyObject *arg)
+{
+    PyObject *pairs = PySequence_Tuple(arg), *result = NULL;
+    uint8_t *room = PyMem_Malloc(HEADERS_STORED_MAX);
+    struct headers_draft draft = {.out = room};
+    bool good = pairs != NULL && room != NULL;
+    if (pairs != NULL && room == NULL)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; good && i < PyTuple_GET_SIZE(pairs); i++)
+        good = add_pair(&draft, PyTuple_GET_ITEM(pairs, i));
+    if (good)
+        result = PyBytes_FromStringAndSize((const char *)room, (Py_ssize_t)draft.len);
+    PyMem_Free(room);
+    Py_XDECREF(pairs);
+    return result;
+}
+
 /* -- the module -------------------------------------------------------------------------------- */
 
 /* barco/_native.pyi says what they do. */
@@ -308,6 +377,7 @@ static PyMethodDef methods[] = {
     {"chunk_is", py_chunk_is, METH_VARARGS, NULL},
     {"chunk_events", WITH_NAMES(py_chunk_events), METH_VARARGS | METH_KEYWORDS, NULL},
     {"batch_events", py_batch_events, METH_O, NULL},
+    {"headers_encode", py_headers_encode, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -216,8 +216,6 @@ static bool room_for_bytes(struct room *room, const struct reading *r, uint32_t 
     if (b->offsets == NULL || b->data == NULL)
         return false;
     b->offsets[0] = 0;
-    if (columns_table[index].always)
-        return true;
     b->validity = new_bytes(&room->validity[index], (r->rows + 7) / 8);
     if (b->validity != NULL)
         memset(b->validity, 0, (r->rows + 7) / 8);
@@ -275,6 +273,13 @@ static PyObject *or_none(PyObject *object)
     return object == NULL ? Py_None : object;
 }
 
+/* What says which rows there are; of what mostly all are, only if some are not. */
+static PyObject *validity_of(const struct room *room, uint32_t place)
+{
+    const bool whole = columns_table[place].always && room->columns.bytes[place].nulls == 0;
+    return or_none(whole ? NULL : room->validity[place]);
+}
+
 /* {name: (nulls, validity, offsets, data)} of what was asked for; numbers have no offsets. */
 static PyObject *columns_of(const struct room *room)
 {
@@ -283,7 +288,7 @@ static PyObject *columns_of(const struct room *room)
         if (room->data[i] == NULL)
             continue;
         PyObject *item = Py_BuildValue("(nOOO)", (Py_ssize_t)room->columns.bytes[i].nulls,
-                                       or_none(room->validity[i]), or_none(room->offsets[i]),
+                                       validity_of(room, i), or_none(room->offsets[i]),
                                        room->data[i]);
         if (item == NULL || PyDict_SetItemString(found, columns_table[i].name, item) < 0)
             Py_CLEAR(found);

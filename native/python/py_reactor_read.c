@@ -502,6 +502,7 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"aborted_requests", reactor->aborted},
         {"handed_out", reactor->handed_out}, {"handed_in", reactor->handed_in},
         {"duplicates", reactor->duplicates},
+        {"headers_refused", reactor->headers_refused},
         {"body_bytes_in", reactor->bytes_in},
         {"bytes_out", reactor->loop.bytes_out},
         {"events", log->events},

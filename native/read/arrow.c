@@ -54,8 +54,8 @@ static void set_bits(uint8_t *bits, size_t first, size_t count)
         bits[at / 8] |= (uint8_t)(1u << at % 8);
 }
 
-/* Marks the rows that have bytes, and makes the lengths of the others 0. */
-static void mark_rows(struct arrow_bytes *b, uint32_t *lengths, size_t first, uint32_t count)
+/* Marks the rows that have bytes, and makes the lengths of the others 0. How many those are. */
+static size_t mark_rows(struct arrow_bytes *b, uint32_t *lengths, size_t first, uint32_t count)
 {
     size_t nulls = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -63,13 +63,14 @@ static void mark_rows(struct arrow_bytes *b, uint32_t *lengths, size_t first, ui
     b->nulls += nulls;
     if (nulls == 0) {
         set_bits(b->validity, first, count);
-        return;
+        return 0;
     }
     for (uint32_t i = 0; i < count; i++)
         if (lengths[i] != KEY_NULL)
             set_bits(b->validity, first + i, 1);
         else
             lengths[i] = 0;
+    return nulls;
 }
 
 static int append_bytes(struct arrow_columns *c, const struct chunk_view *view,
@@ -84,8 +85,9 @@ static int append_bytes(struct arrow_columns *c, const struct chunk_view *view,
         return -1;
     if (lengths == 0)
         memset(c->scratch, 0xFF, (size_t)view->count * 4); /* KEY_NULL, every one */
-    if (!column->always)
-        mark_rows(b, c->scratch, c->rows, view->count);
+    if (mark_rows(b, c->scratch, c->rows, view->count) > 0 && column->always &&
+        view->version == FORMAT_PLAIN)
+        return -1;
     for (uint32_t i = 0; i < view->count; i++) {
         offsets[i] = (int32_t)end;
         end += c->scratch[i];

@@ -13,7 +13,7 @@ uint32_t arrow_parts(uint32_t columns);
 /* Room for the bytes of one column, and how much of it is filled. offsets NULL: not wanted. */
 struct arrow_bytes {
     int32_t *offsets;  /* [rows + 1] */
-    uint8_t *validity; /* a bit a row, zeros at first; NULL for what is always there */
+    uint8_t *validity; /* a bit a row, zeros at first */
     uint8_t *data;
     size_t nulls, filled;
 };

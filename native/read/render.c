@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "format/headers.h"
 
 /* Where the text goes. Once something did not fit, full is set and the rest is dropped. */
 struct sink {
@@ -132,7 +133,7 @@ static void put_value(struct sink *out, const uint8_t *p, size_t len, bool one_l
 }
 
 
-_Static_assert(COLUMN_BYTES_COUNT == 2, "an event is shown with its key and its value");
+_Static_assert(COLUMN_BYTES_COUNT == 3, "an event is shown with key, value and headers");
 
 /* The events of a chunk one after another. */
 struct walk {
@@ -140,13 +141,22 @@ struct walk {
     struct column_numbers numbers[COLUMN_COUNT];
     uint32_t number_count;
     uint32_t index, last; /* last: one behind the last event wanted */
-    const uint8_t *key, *val;
+    const uint8_t *key, *val, *headers;
 };
 
 static inline uint32_t key_bytes(const struct walk *w)
 {
-    return w->c.key_len == NULL || w->c.key_len[w->index] == KEY_NULL ? 0
-                                                                       : w->c.key_len[w->index];
+    return w->c.key_len == NULL ? 0 : bytes_of(w->c.key_len[w->index]);
+}
+
+static inline uint32_t value_bytes(const struct walk *w)
+{
+    return bytes_of(w->c.val_len[w->index]);
+}
+
+static inline uint32_t headers_bytes(const struct walk *w)
+{
+    return w->c.hdr_len == NULL ? 0 : bytes_of(w->c.hdr_len[w->index]);
 }
 
 static void step(struct walk *w)
@@ -154,7 +164,9 @@ static void step(struct walk *w)
     /* Key bytes may be absent altogether; a null pointer must not even be moved by 0. */
     if (w->key != NULL)
         w->key += key_bytes(w);
-    w->val += w->c.val_len[w->index];
+    if (w->headers != NULL)
+        w->headers += headers_bytes(w);
+    w->val += value_bytes(w);
     w->index++;
 }
 
@@ -173,6 +185,7 @@ static int start_walk(struct walk *w, const struct chunk_view *view, uint64_t fr
     w->last = (uint32_t)(last - base);
     w->key = w->c.keys;
     w->val = w->c.vals;
+    w->headers = w->c.hdrs;
     w->number_count = columns_numbers(&w->c, view->base_timestamp_us, w->numbers);
     while (w->index < (uint32_t)(first - base))
         step(w);
@@ -191,6 +204,14 @@ static ssize_t finish(const struct sink *sink, const char *out, const char *fitt
     return (sink->full ? fitted : sink->p) - out;
 }
 
+static void put_event_value(struct sink *out, const struct walk *w, bool one_line)
+{
+    if (w->c.val_len[w->index] == KEY_NULL)
+        PUT_LITERAL(out, "null");
+    else
+        put_value(out, w->val, w->c.val_len[w->index], one_line);
+}
+
 ssize_t render_json_values(const struct chunk_view *view, uint64_t from, uint64_t to,
                            uint8_t *scratch, size_t scratch_cap, char *out, size_t cap,
                            uint64_t *next)
@@ -204,7 +225,7 @@ ssize_t render_json_values(const struct chunk_view *view, uint64_t from, uint64_
     while (w.index < w.last) {
         if (fitted > out)
             PUT_LITERAL(&sink, ",");
-        put_value(&sink, w.val, w.c.val_len[w.index], false);
+        put_event_value(&sink, &w, false);
         if (sink.full)
             break;
         fitted = sink.p;
@@ -221,6 +242,37 @@ static void put_key(struct sink *out, const struct walk *w)
         PUT_LITERAL(out, "\"\"");
     else
         put_text(out, w->key, key_bytes(w));
+}
+
+static bool is_same_name(const struct header *one, const struct header *other)
+{
+    return one->name_len == other->name_len && memcmp(one->name, other->name, one->name_len) == 0;
+}
+
+/* As an object, whose names are there once: of a name that comes again the last one counts. */
+static void put_headers(struct sink *out, const uint8_t *at)
+{
+    uint32_t left = headers_begin(&at);
+    bool first = true;
+    PUT_LITERAL(out, "{");
+    while (left-- > 0) {
+        const struct header header = headers_next(&at);
+        const uint8_t *ahead = at;
+        bool again = false;
+        for (uint32_t i = 0; i < left && !again; i++) {
+            const struct header later = headers_next(&ahead);
+            again = is_same_name(&header, &later);
+        }
+        if (again)
+            continue;
+        if (!first)
+            PUT_LITERAL(out, ",");
+        first = false;
+        put_string(out, header.name, header.name_len);
+        PUT_LITERAL(out, ":");
+        put_text(out, header.value, header.value_len);
+    }
+    PUT_LITERAL(out, "}");
 }
 
 /* What every line of a chunk starts with, up to the offset. */
@@ -262,7 +314,11 @@ static void put_event(struct sink *out, const struct chunk_view *view, const str
     PUT_LITERAL(out, ",\"key\":");
     put_key(out, w);
     PUT_LITERAL(out, ",\"value\":");
-    put_value(out, w->val, w->c.val_len[w->index], true);
+    put_event_value(out, w, true);
+    if (headers_bytes(w) > 0) {
+        PUT_LITERAL(out, ",\"headers\":");
+        put_headers(out, w->headers);
+    }
     PUT_LITERAL(out, "}\n");
 }
 
@@ -308,8 +364,8 @@ ssize_t render_records(const struct chunk_view *view, uint64_t from, uint64_t to
         return found;
     for (; w.index < w.last; step(&w)) {
         put_big_endian(&sink, event_timestamp(view, &w), 8);
-        put_big_endian(&sink, w.c.val_len[w.index], 4);
-        put(&sink, w.val, w.c.val_len[w.index]);
+        put_big_endian(&sink, value_bytes(&w), 4);
+        put(&sink, w.val, value_bytes(&w));
         if (sink.full)
             break;
         fitted = sink.p;
@@ -326,7 +382,7 @@ int chunk_events_fit(const struct chunk_view *view, uint64_t from, uint64_t to, 
     *cost = 0;
     int found = start_walk(&w, view, from, to, scratch, scratch_cap);
     for (; found > 0 && w.index < w.last; w.index++) {
-        uint64_t more = (uint64_t)frame + w.c.val_len[w.index] + key_bytes(&w);
+        uint64_t more = (uint64_t)frame + value_bytes(&w) + key_bytes(&w) + headers_bytes(&w);
         if (*end > from && *cost + more > budget)
             break;
         *cost += more;

@@ -1,6 +1,6 @@
 /* Events as JSON, and as PolarStreams' records: what consumers that speak those get. As JSON, a
  * value that is valid JSON is spliced as it is, other valid UTF-8 becomes a JSON string, anything
- * else {"base64":"..."}. */
+ * else {"base64":"..."}; no value is null. */
 #ifndef BARCO_RENDER_H
 #define BARCO_RENDER_H
 
@@ -22,18 +22,20 @@ ssize_t render_json_values(const struct chunk_view *view, uint64_t from, uint64_
                            uint64_t *next);
 
 /* A line for each event, {"topic","token","rangeIndex","version","offset","timestamp","key",
- * "value"}: token (start of the shard's range) and offset as strings, timestamp in microseconds. */
+ * "value"} and, where an event has any, "headers", each name once: the last one's. Token (start of
+ * the shard's range) and offset are strings, timestamp is microseconds. */
 ssize_t render_ndjson(const struct chunk_view *view, uint64_t from, uint64_t to, int64_t token,
                       uint8_t *scratch, size_t scratch_cap, char *out, size_t cap,
                       uint64_t *next);
 
 /* PolarStreams' records: timestamp in microseconds (8 bytes) and length (4), both big-endian, and
- * the value. */
+ * the value, which is empty where there is none. */
 ssize_t render_records(const struct chunk_view *view, uint64_t from, uint64_t to, uint8_t *scratch,
                        size_t scratch_cap, char *out, size_t cap, uint64_t *next);
 
 /* How far the events of one chunk reach for a budget of rendered bytes, where each takes `frame`
- * more than its key and value: in *end the offset behind them, one at least; what they come to. */
+ * more than its key, value and headers: in *end the offset behind them, one at least; what they
+ * come to. */
 int chunk_events_fit(const struct chunk_view *view, uint64_t from, uint64_t to, uint32_t frame,
                      uint64_t budget, uint8_t *scratch, size_t scratch_cap, uint64_t *end,
                      uint64_t *cost);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "format/chunk.h"
+#include "format/headers.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -43,11 +44,14 @@ struct test_columns {
     struct chunk_columns c;
     uint32_t *ts_delta, *ts_high, *key_len, *val_len;
     uint8_t *keys, *vals;
+    uint32_t *hdr_len; /* these are not in c, unless columns_head() puts them there */
+    uint8_t *hdrs;
 };
 
 static inline void columns_make(struct test_columns *t, uint64_t seed, uint32_t count,
                                 uint32_t val_max, int noise)
 {
+    *t = (struct test_columns){.hdr_len = NULL};
     t->ts_delta = calloc(count, 4);
     t->ts_high = calloc(count, 4); /* Not in c, unless a test sets it. */
     t->key_len = calloc(count, 4);
@@ -75,6 +79,34 @@ static inline void columns_make(struct test_columns *t, uint64_t seed, uint32_t 
         .vals_bytes = vals};
 }
 
+/* Gives some events headers, and takes the values of some others. */
+static inline void columns_head(struct test_columns *t, uint64_t seed)
+{
+    t->hdr_len = calloc(t->c.count, 4);
+    t->hdrs = malloc((size_t)t->c.count * 64 + HEADERS_STORED_MAX);
+    CHECK(t->hdr_len && t->hdrs);
+    const uint8_t *from = t->vals;
+    t->c.vals_bytes = 0;
+    for (uint32_t i = 0; i < t->c.count; i++) {
+        struct headers_draft draft = {.out = t->hdrs + t->c.hdrs_bytes};
+        const uint32_t len = t->val_len[i];
+        for (uint64_t n = random_next(&seed) % 3; n > 0; n--) {
+            const struct header header = {(const uint8_t *)"name-7", from, 5 + (uint32_t)n / 2,
+                                          len < 16 ? len : 16};
+            CHECK(headers_add(&draft, &header));
+        }
+        t->hdr_len[i] = draft.len > 0 ? (uint32_t)draft.len : KEY_NULL;
+        t->c.hdrs_bytes += (uint32_t)draft.len;
+        const bool is_null = random_next(&seed) % 3 == 0;
+        memmove(t->vals + t->c.vals_bytes, from, is_null ? 0 : len);
+        t->val_len[i] = is_null ? KEY_NULL : len;
+        t->c.vals_bytes += is_null ? 0 : len;
+        from += len;
+    }
+    t->c.hdr_len = t->hdr_len;
+    t->c.hdrs = t->hdrs;
+}
+
 static inline void columns_free(struct test_columns *t)
 {
     free(t->ts_delta);
@@ -83,6 +115,8 @@ static inline void columns_free(struct test_columns *t)
     free(t->val_len);
     free(t->keys);
     free(t->vals);
+    free(t->hdr_len);
+    free(t->hdrs);
 }
 
 /* Whether unpacked columns are the ones that were sealed. */
@@ -93,11 +127,14 @@ static inline int columns_equal(const struct chunk_columns *a, const struct batc
         return 0;
     if ((a->ts_delta == NULL) != (b->ts_delta == NULL) ||
         (a->ts_high == NULL) != (b->ts_high == NULL) ||
-        (a->key_len == NULL) != (b->key_len == NULL))
+        (a->key_len == NULL) != (b->key_len == NULL) ||
+        (a->hdr_len == NULL) != (b->hdr_len == NULL) || a->hdrs_bytes != b->hdrs_bytes)
         return 0;
     return (a->ts_delta == NULL || memcmp(a->ts_delta, b->ts_delta, lengths) == 0) &&
            (a->ts_high == NULL || memcmp(a->ts_high, b->ts_high, lengths) == 0) &&
            (a->key_len == NULL || memcmp(a->key_len, b->key_len, lengths) == 0) &&
+           (a->hdr_len == NULL || memcmp(a->hdr_len, b->hdr_len, lengths) == 0) &&
+           (a->hdrs_bytes == 0 || memcmp(a->hdrs, b->hdrs, a->hdrs_bytes) == 0) &&
            memcmp(a->val_len, b->val_len, lengths) == 0 &&
            (a->keys_bytes == 0 || memcmp(a->keys, b->keys, a->keys_bytes) == 0) &&
            (a->vals_bytes == 0 || memcmp(a->vals, b->vals, a->vals_bytes) == 0);

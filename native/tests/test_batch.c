@@ -51,6 +51,12 @@ static void test_round_trips(void)
         CHECK(columns_equal(&t.c, &back));
         free(scratch);
         free(batch);
+        columns_head(&t, (uint64_t)i);
+        batch = seal(sealer, &t.c, &len);
+        CHECK(unpack(batch, len, 200, &scratch, &back) == 0);
+        CHECK(columns_equal(&t.c, &back));
+        free(scratch);
+        free(batch);
         columns_free(&t);
     }
 }
@@ -182,7 +188,8 @@ static void test_lies(void)
     f.change;                                                                                      \
     CHECK(open_forged(&f) == -1)
     LIE(header.magic ^= 1);
-    LIE(header.version = 2);
+    LIE(header.version = 3);
+    LIE(header.version = 0);
     LIE(header.flags = 1);
     LIE(header.reserved = 1);
     LIE(header.count = 0);

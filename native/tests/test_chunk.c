@@ -57,6 +57,8 @@ static void test_round_trips(void)
             t.c.key_len = NULL;
             t.c.keys_bytes = 0;
             check_round_trip(&t.c);
+            columns_head(&t, i);
+            check_round_trip(&t.c);
             columns_free(&t);
         }
 }

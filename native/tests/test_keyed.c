@@ -3,10 +3,11 @@
 
 #include "codec_testing.h"
 #include "format/format.h"
+#include "format/headers.h"
 
 #define ROOM 16
 
-static uint8_t key_room[KEYED_KEY_MAX];
+static uint8_t key_room[KEYED_KEY_MAX], headers_room[HEADERS_STORED_MAX];
 
 struct result {
     uint8_t *bytes;
@@ -22,6 +23,7 @@ static struct result read_bytes(const void *text, size_t len, const char *field)
     const struct keyed_rules rules = {.field = (const uint8_t *)field,
                                       .field_len = field ? (uint32_t)strlen(field) : 0,
                                       .key_room = key_room,
+                                      .headers_room = headers_room,
                                       .event_bytes_max = 100};
     const uint32_t most = keyed_lines_most(len);
     r.flaw = keyed_read(r.bytes, len, &rules, r.lines, most < ROOM ? most : ROOM, &r.count,
@@ -130,7 +132,6 @@ static void test_flaws(void)
 {
     refused("{\"key\":\"a\"}", NULL, KEYED_VALUE, 1);
     refused("{}", NULL, KEYED_VALUE, 1);
-    refused("{\"value\":null}", NULL, KEYED_VALUE, 1);
     refused("{\"value\":1}\n{\"value\":1,\"value\":2}", NULL, KEYED_MEMBER, 2);
     refused("{\"value\":1,\"Key\":2}", NULL, KEYED_MEMBER, 1);
     refused("{\"value\":1,\"key\":2}", NULL, KEYED_KEY, 1);
@@ -252,8 +253,80 @@ static void test_ends(void)
     }
 }
 
+/* The headers of a line are these bytes. */
+static int is_headers(const struct result *r, uint32_t at, const char *bytes, size_t len)
+{
+    const struct keyed_line *line = &r->lines[at];
+    return at < r->count && line->headers_len == len &&
+           memcmp(r->bytes + line->headers_at, bytes, len) == 0 &&
+           (len == 0 || headers_valid(r->bytes + line->headers_at, len));
+}
+
+static void test_headers(void)
+{
+    struct result r = read_text(
+        "{\"value\":null}\n"
+        "{\"headers\":{\"a\":\"x\"},\"value\":1,\"key\":\"k\"}\n"
+        "{\"value\":{\"headers\":1},\"headers\" : { \"n-1\" : \"\\u00e9\\n\" , \"n-1\":\"\" } }\n"
+        "{\"value\":null,\"headers\":{}}\n"
+        "{\"headers\":{\"\\u0061\":{\"base64\":\"/wA=\"}},\"value\":\"}\"}\n",
+        NULL);
+    CHECK(r.flaw == KEYED_FINE && r.count == 5);
+    CHECK(r.lines[0].value_len == KEY_NULL && is_headers(&r, 0, "", 0));
+    CHECK(is_headers(&r, 1, "\1\1\1ax", 5) && is_value(&r, 1, "1") && is_key(&r, 1, "k", 1));
+    CHECK(is_headers(&r, 2, "\2\3\3n-1\xc3\xa9\n\3\0n-1", 14));
+    CHECK(is_value(&r, 2, "{\"headers\":1}"));
+    CHECK(r.lines[3].value_len == KEY_NULL && is_headers(&r, 3, "", 0));
+    CHECK(is_headers(&r, 4, "\1\1\2a\xff\0", 6) && is_value(&r, 4, "\"}\""));
+    free(r.bytes);
+    static const char *const flawed[] = {
+        "null", "[]", "1", "\"a\"", "{\"A\":\"x\"}", "{\"\":\"x\"}", "{\"a b\":\"\"}",
+        "{\"a\":1}", "{\"a\":null}", "{\"a\":[\"x\"]}", "{\"a\":{\"base64\":\"x\"}}",
+        "{\"a\":\"\\ud800\"}", "{\"a\":\"\xff\"}", "{\"\\x\":\"\"}",
+    };
+    for (size_t i = 0; i < sizeof flawed / sizeof *flawed; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "{\"value\":1}\n{\"value\":1,\"headers\":%s}", flawed[i]);
+        refused(text, NULL, KEYED_HEADERS, 2);
+    }
+    refused("{\"value\":1,\"headers\":{\"a\":\"x\"", NULL, KEYED_SYNTAX, 1);
+    refused("{\"value\":1,\"headers\":{\"a\" \"x\"}}", NULL, KEYED_SYNTAX, 1);
+    refused("{\"value\":1,\"headers\":{},\"headers\":{}}", NULL, KEYED_MEMBER, 1);
+    refused("{\"headers\":{\"a\":\"x\"}}", NULL, KEYED_VALUE, 1);
+}
+
+/* 64 headers, and 16 KiB of them; where the JSON is the tightest, what is stored fits in it. */
+static void test_headers_at_their_limits(void)
+{
+    char *text = malloc(40000);
+    for (int count = 64; count <= 65; count++) {
+        size_t at = (size_t)sprintf(text, "{\"value\":1,\"headers\":{");
+        for (int i = 0; i < count; i++)
+            at += (size_t)sprintf(text + at, "%s\"a\":\"\"", i ? "," : "");
+        sprintf(text + at, "}}");
+        struct result r = read_text(text, NULL);
+        CHECK(r.flaw == (count == 64 ? KEYED_FINE : KEYED_HEADERS));
+        CHECK(count == 65 || r.lines[0].headers_len == 1 + 64 * 3);
+        free(r.bytes);
+    }
+    for (int over = 0; over <= 1; over++) {
+        size_t at = (size_t)sprintf(text, "{\"headers\":{\"");
+        memset(text + at, 'n', 128);
+        at += 128 + (size_t)sprintf(text + at + 128, "\":\"");
+        memset(text + at, 'v', HEADERS_BYTES_MAX - 128 + (size_t)over);
+        sprintf(text + at + HEADERS_BYTES_MAX - 128 + over, "\"},\"value\":1}");
+        struct result r = read_text(text, NULL);
+        CHECK(r.flaw == (over ? KEYED_HEADERS : KEYED_FINE) && (over || is_value(&r, 0, "1")));
+        CHECK(over || headers_valid(r.bytes + r.lines[0].headers_at, r.lines[0].headers_len));
+        free(r.bytes);
+    }
+    free(text);
+}
+
 int main(void)
 {
+    test_headers();
+    test_headers_at_their_limits();
     test_events();
     test_escapes();
     test_fields();

@@ -429,6 +429,76 @@ static void test_times_in_no_order(int64_t step)
     lab_close(&lab);
 }
 
+/* What one chunk says is what the columns say of its events, from first on. */
+static uint32_t check_chunk(const struct chunk_view *view, const struct batch_columns *wanted,
+                            uint32_t first, const uint8_t **vals, const uint8_t **hdrs)
+{
+    struct batch_columns c;
+    uint8_t *scratch = malloc(chunk_scratch_bytes(view) + 1);
+    CHECK(chunk_unpack_columns(view, scratch, chunk_scratch_bytes(view), &c) == 0);
+    bool any = false;
+    for (uint32_t n = 0; n < view->count; n++) {
+        const uint32_t len = c.hdr_len == NULL ? KEY_NULL : c.hdr_len[n];
+        CHECK(c.val_len[n] == wanted->val_len[first + n] && len == wanted->hdr_len[first + n]);
+        any |= len != KEY_NULL || c.val_len[n] == KEY_NULL;
+    }
+    CHECK(view->version == (any ? FORMAT_HEADERS : FORMAT_PLAIN));
+    CHECK(memcmp(c.vals, *vals, c.vals_bytes) == 0);
+    CHECK(c.hdrs_bytes == 0 || memcmp(c.hdrs, *hdrs, c.hdrs_bytes) == 0);
+    CHECK(c.vals_bytes <= CHUNK_VALUES_TARGET && c.hdrs_bytes <= (128u << 10));
+    *vals += c.vals_bytes;
+    *hdrs += c.hdrs_bytes;
+    free(scratch);
+    return first + view->count;
+}
+
+/* Headers and missing values come back with their events, however the chunks are cut; a chunk of
+ * events that have neither is as it always was. */
+static void test_headers_come_back(uint32_t quiet)
+{
+    enum { COUNT = 4000 };
+    struct lab lab;
+    struct test_columns t;
+    lab_open(&lab, DISK_BYTES, 1);
+    settle(&lab);
+    columns_make(&t, 3, COUNT, 200, 1);
+    columns_head(&t, 5);
+    for (uint32_t i = 0; i < quiet; i++) { /* whole chunks without any */
+        t.c.hdrs_bytes -= bytes_of(t.hdr_len[i]);
+        memmove(t.hdrs, t.hdrs + bytes_of(t.hdr_len[i]), t.c.hdrs_bytes);
+        t.hdr_len[i] = KEY_NULL;
+        t.val_len[i] = bytes_of(t.val_len[i]);
+    }
+    struct batch_columns columns = t.c.columns;
+    columns.ts_delta = NULL;
+    struct run *run = event(&lab, "headed", 2, 0);
+    run->columns = &columns;
+    run->count = COUNT;
+    run->bytes = columns.vals_bytes + columns.keys_bytes + columns.hdrs_bytes;
+    const struct stream *stream = run->stream;
+    const size_t bound = run_bound(run);
+    const uint64_t bytes = lab.log->group_bytes;
+    log_enqueue(lab.log, run);
+    put(&lab, "headed", 2, 10);
+    settle(&lab);
+    CHECK(lab.log->group_bytes - bytes <= bound + 4 * GROUP_ALIGN);
+    const uint8_t *vals = columns.vals, *hdrs = columns.hdrs;
+    uint32_t seen = 0, plain = 0;
+    CHECK(stream->entry_count >= 3);
+    for (uint32_t i = 0; i < stream->entry_count; i++) {
+        const struct index_entry *entry = &stream->entries[i];
+        struct chunk_view view;
+        CHECK(chunk_open(log_memory(lab.log, entry->log_pos), entry->stored_bytes, &view) == 0);
+        if (seen + view.count > COUNT)
+            break; /* the one event behind is in it */
+        seen = check_chunk(&view, &columns, seen, &vals, &hdrs);
+        plain += view.version == FORMAT_PLAIN;
+    }
+    CHECK(seen > COUNT / 2 && (plain > 0) == (quiet > 0));
+    columns_free(&t);
+    lab_close(&lab);
+}
+
 /* Lines behind the run: sizes that differ, and bytes that say which event they are of. LZ4 shrinks
  * them. */
 static struct run *lines(struct lab *lab, uint32_t count, uint32_t mean, uint64_t *seed)
@@ -532,6 +602,8 @@ int main(void)
     test_what_can_never_fit();
     test_times_in_no_order(1);
     test_times_in_no_order(3LL * 365 * 86400 * 1000000 / 5000); /* three years */
+    test_headers_come_back(0);
+    test_headers_come_back(2500);
     test_values_come_back_as_they_were(COMPRESSION_DEFAULT, COMPRESSION_DEFAULT, true);
     test_values_come_back_as_they_were(COMPRESSION_NONE, COMPRESSION_DEFAULT, false);
     test_values_come_back_as_they_were(COMPRESSION_NONE, COMPRESSION_LZ4, true);

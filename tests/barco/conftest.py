@@ -36,8 +36,9 @@ class Stored:
     """One event as the broker keeps it."""
 
     key: bytes | None
-    value: bytes
+    value: bytes | None
     timestamp_us: int | None
+    headers: Any = ()
 
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -115,7 +116,7 @@ class FakeBroker:
 
     async def _produce(self, asked: Asked) -> Answer | str:
         topic = asked.path.split("/")[3]
-        values, keys, timestamps = decode_batch(asked.body)
+        values, keys, timestamps, headers = decode_batch(asked.body)
         assert len(asked.headers["producer-id"]) == 32
         index = self._slice(asked, keys)
         self.in_flight[topic, index] += 1
@@ -126,7 +127,7 @@ class FakeBroker:
             fault = self.fault(asked) if self.fault else None
             if fault == "drop" or isinstance(fault, tuple):
                 return fault
-            answer = self._store(asked, topic, index, values, keys, timestamps)
+            answer = self._store(asked, topic, index, values, keys, timestamps, headers)
             return "drop" if fault == "lose" else answer
         finally:
             self.in_flight[topic, index] -= 1
@@ -139,7 +140,8 @@ class FakeBroker:
         assert len(slices) == 1, "a batch belongs to one slice"
         return slices.pop()
 
-    def _store(self, asked: Asked, topic: str, index: int, values: Any, keys: Any, ts: Any) -> Any:
+    def _store(self, asked: Asked, topic: str, index: int, *columns: Any) -> Any:
+        values, keys, ts, headers = columns
         name = (topic, index, asked.headers["producer-id"])
         epoch = int(asked.headers["producer-epoch"])
         sequence = int(asked.headers["producer-seq"])
@@ -155,7 +157,7 @@ class FakeBroker:
         self.sequences[name] = (epoch, sequence)
         stream = self.streams[topic, index]
         start = len(stream)
-        stream += map(Stored, keys, values, ts or [None] * len(values))
+        stream += map(Stored, keys, values, ts or [None] * len(values), headers)
         body = {
             "topic": topic,
             "token": str(TOKEN_MIN),
@@ -181,6 +183,7 @@ class FakeBroker:
                 [event.value for event in part],
                 [event.key for event in part],
                 [event.timestamp_us or 1_000 for event in part],
+                headers=[event.headers for event in part],
             )
         return body
 

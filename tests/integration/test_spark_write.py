@@ -225,6 +225,9 @@ def test_the_whole_broker_is_killed_between_the_steps(
     check(broker, 0, 1)
 
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
 def columns_with(wrong: dict[str, Any], count: int = 50) -> "pa.RecordBatch":
     """Good rows, and one that is not."""
     rows = [{"key": b"key-%d" % n, "value": b"value-%d" % n} for n in range(count)]
@@ -233,6 +236,7 @@ def columns_with(wrong: dict[str, Any], count: int = 50) -> "pa.RecordBatch":
         rows = [{"timestamp": time.time_ns() // 1000} | row for row in rows]
     types = {"key": pa.binary(), "value": pa.binary(), "partition": pa.int32()}
     types["timestamp"] = pa.int64()
+    types["headers"] = HEADERS
     return pa.record_batch(
         {n: pa.array([row.get(n) for row in rows], types[n]) for n in {**rows[0], **wrong}}
     )
@@ -243,7 +247,9 @@ def columns_with(wrong: dict[str, Any], count: int = 50) -> "pa.RecordBatch":
     [
         ({"value": b"v" * (2 << 20)}, r"413.*2097158 bytes.*key b'key-25'.*\(2097152 bytes\)"),
         ({"key": b"k" * 70_000}, r"key b'kkk.*\(70000 bytes\) and value b'value-25'.*65535"),
-        ({"value": None}, r"the row with key b'key-25': its value is null"),
+        ({"headers": [{"key": "A b", "value": b"x"}]}, r"key b'key-25'.*at most 64 headers"),
+        ({"headers": [{"key": "a", "value": b"x" * 16384}]}, r"key b'key-25'.*at most 64 headers"),
+        ({"headers": [{"key": "a", "value": None}]}, r"key b'key-25'.*key or value is null"),
         ({"partition": 8}, r"key-25.*value-25.*partitions are 0 to 7"),
         ({"timestamp": 0}, r"key-25' and value b'value-25'.*timestamp, 0,.*column timestamp"),
         ({"timestamp": -5}, r"key-25' and value b'value-25'.*timestamp, -5,.*column timestamp"),
@@ -254,7 +260,9 @@ def columns_with(wrong: dict[str, Any], count: int = 50) -> "pa.RecordBatch":
     ids=[
         "large",
         "long key",
-        "null",
+        "name of a header",
+        "long header",
+        "null header",
         "no such partition",
         "time 0",
         "before 1970",

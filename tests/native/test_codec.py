@@ -97,7 +97,7 @@ def test_tokens_of_a_chunk() -> None:
         assert info is not None and (info["token_min"], info["token_max"]) == (MIN, MAX)
 
 
-@pytest.mark.parametrize("values", [None, 7, ["text"], [b"a", None], [bytearray(b"a")]])
+@pytest.mark.parametrize("values", [None, 7, ["text"], [b"a", 7], [bytearray(b"a")]])
 def test_values_that_are_no_bytes(values: object) -> None:
     """Only bytes are taken as values: what is encoded cannot change under our hands."""
     with pytest.raises(TypeError):

@@ -14,11 +14,19 @@ from barco.errors import ProtocolError
 from barco.model.token import TOKEN_MAX, TOKEN_MIN, token_of
 from barco.types import Epoch, Offset, SliceIndex, Token
 from reference.columns import encode_sections, make_columns
-from reference.sections import PRODUCER, Columns, Section, read_sections, unpack_columns
+from reference.sections import (
+    PLAIN,
+    PRODUCER,
+    WITH_HEADERS,
+    Columns,
+    Headers,
+    Section,
+    read_sections,
+    unpack_columns,
+)
 
 _HEADER = struct.Struct("<IHBBIIQQqqqqIIII")
 _MAGIC = 0x4B484342
-_VERSION = 1
 _ENTRY_BYTES = 16
 _CRC = struct.Struct("<I")
 _CRC_AT = 76
@@ -32,7 +40,7 @@ class Event(NamedTuple):
     offset: Offset
     timestamp_us: int
     key: bytes | None
-    value: bytes
+    value: bytes | None
 
 
 class ProducerRun(NamedTuple):
@@ -85,12 +93,19 @@ class Chunk:
         keys, values = self.columns.key_list(), self.columns.value_list()
         return list(map(Event, offsets, timestamps, keys, values))
 
+    def headers(self) -> list[Headers]:
+        """Those of its events, in order."""
+        return self.columns.headers_list()
+
 
 def decode_chunk(buf: bytes | bytearray | memoryview, offset: int = 0) -> Chunk:
     """The chunk at an offset, every checksum verified; ProtocolError if it is none."""
     header, view, head, section_count = _read_head(memoryview(buf)[offset:])
     directory = view[head - section_count * _ENTRY_BYTES : head]
-    sections = read_sections(directory, view[head:], count=header.count, producers_allowed=True)
+    version = view[4]
+    sections = read_sections(
+        directory, view[head:], count=header.count, version=version, producers_allowed=True
+    )
     if sum(section.raw_len for section in sections.values()) != header.raw_bytes:
         raise ProtocolError("the chunk's sections have another size than it says")
     for section in sections.values():
@@ -102,7 +117,7 @@ def decode_chunk(buf: bytes | bytearray | memoryview, offset: int = 0) -> Chunk:
     for run in producers:
         if not 0 < run.event_count <= header.count - run.first_event:
             raise ProtocolError("a producer's events lie outside of the chunk")
-    columns = unpack_columns(sections)
+    columns = unpack_columns(sections, version)
     columns.check_times(header.base_timestamp_us)
     return Chunk(header, columns, producers)
 
@@ -128,7 +143,7 @@ def _read_head(view: memoryview) -> tuple[ChunkHeader, memoryview, int, int]:
     fields = _HEADER.unpack_from(view)
     magic, version, topic_len, section_count, stored, count, epoch, base = fields[:8]
     base_us, max_us, token_min, token_max, slice_, raw_bytes, flags, crc = fields[8:]
-    if (magic, version, flags) != (_MAGIC, _VERSION, 0):
+    if (magic, flags) != (_MAGIC, 0) or version not in (PLAIN, WITH_HEADERS):
         raise ProtocolError("not a chunk")
     topic_end = _HEADER.size + topic_len
     head = topic_end + -topic_len % 8 + section_count * _ENTRY_BYTES
@@ -158,9 +173,10 @@ def _head_crc(head: memoryview) -> int:
 
 
 def encode_chunk(
-    values: Sequence[bytes],
+    values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None = None,
     timestamps_us: Sequence[int] | None = None,
+    headers: Sequence[Headers] | None = None,
     *,
     topic: str,
     slice: SliceIndex,
@@ -171,7 +187,7 @@ def encode_chunk(
 ) -> bytes:
     """A chunk's bytes, as the broker would store it."""
     name = topic.encode("ascii")
-    columns, base_us = make_columns(values, keys, timestamps_us)
+    columns, base_us = make_columns(values, keys, timestamps_us, headers)
     runs = b"".join(PRODUCER.pack(*run, 0) for run in producers)
     section_count, directory, body = encode_sections(columns, producers=runs, compress=compress)
     tokens = [token_of(key) for key in keys or () if key is not None]
@@ -182,11 +198,12 @@ def encode_chunk(
     raw_bytes += lengths * (columns.ts_delta is not None)
     raw_bytes += lengths * (columns.ts_high is not None)
     raw_bytes += lengths * (columns.key_len is not None)
+    raw_bytes += len(columns.hdrs) + lengths * (columns.hdr_len is not None)
     padded = name + bytes(-len(name) % 8)
     stored = _HEADER.size + len(padded) + len(directory) + len(body)
     head = bytearray(
         _HEADER.pack(
-            *(_MAGIC, _VERSION, len(name), section_count, stored, columns.count),
+            *(_MAGIC, columns.version, len(name), section_count, stored, columns.count),
             *(epoch, base_offset, base_us, max(timestamps_us or (0,))),
             *(min(tokens), max(tokens), slice, raw_bytes, 0, 0),
         )

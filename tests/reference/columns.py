@@ -3,11 +3,12 @@
 import struct
 from array import array
 from collections.abc import Sequence
+from dataclasses import replace
 
 import lz4.block
 from crc32c import crc32c
 
-from reference.sections import KEY_NULL, SECTION_RAW_MAX, Columns, Section
+from reference.sections import KEY_NULL, SECTION_RAW_MAX, Columns, Headers, Section, pack_headers
 
 SECTION_COMPRESS_MIN = 256
 
@@ -16,9 +17,10 @@ _LZ4 = 1
 
 
 def make_columns(
-    values: Sequence[bytes],
+    values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None = None,
     timestamps_us: Sequence[int] | None = None,
+    headers: Sequence[Headers] | None = None,
 ) -> tuple[Columns, int]:
     """Columns of events, and the time that their deltas count from (0 without timestamps).
 
@@ -37,11 +39,19 @@ def make_columns(
         key_len = array("I", [KEY_NULL if key is None else len(key) for key in keys])
     lows, highs, base_us = _deltas(count, timestamps_us)
     joined_keys = b"".join(key for key in keys or () if key is not None)
-    val_len = array("I", map(len, values))
-    columns = Columns(lows, highs, key_len, val_len, joined_keys, b"".join(values))
+    val_len, joined = _lengths(values)
+    columns = Columns(lows, highs, key_len, val_len, joined_keys, joined)
+    if any(headers or ()):
+        packed = [pack_headers(each) if each else None for each in headers or ()]
+        columns = replace(columns, **dict(zip(("hdr_len", "hdrs"), _lengths(packed), strict=True)))
     if max(len(columns.keys), len(columns.values), 4 * count) > SECTION_RAW_MAX:
         raise ValueError(f"a column is over its {SECTION_RAW_MAX} bytes")
     return columns, base_us
+
+
+def _lengths(given: Sequence[bytes | None]) -> "tuple[array[int], bytes]":
+    lengths = array("I", [KEY_NULL if each is None else len(each) for each in given])
+    return lengths, b"".join(each for each in given if each is not None)
 
 
 def _deltas(
@@ -80,6 +90,9 @@ def encode_sections(
     parts.append((Section.VALUES, columns.values))
     if columns.ts_high is not None:
         parts.append((Section.TS_HIGH, columns.ts_high.tobytes()))
+    if columns.hdr_len is not None:
+        parts.append((Section.HDR_LEN, columns.hdr_len.tobytes()))
+        parts.append((Section.HDRS, columns.hdrs))
     if producers:
         parts.append((Section.PRODUCERS, producers))
     directory, body = [], []

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import barco_faces
 
 from barco import _native
+from reference.sections import Headers
 
 
 def chunk_encode(
@@ -12,13 +13,14 @@ def chunk_encode(
     slice: int,
     epoch: int,
     base_offset: int,
-    values: Sequence[bytes],
+    values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None = None,
     timestamps_us: Sequence[int] | None = None,
     compress: bool = True,
+    headers: Sequence[Headers] = (),
 ) -> bytes:
     """A stored chunk, as the broker writes it."""
-    batch = _native.batch_encode(
-        values, keys, None if timestamps_us is None else {"timestamp": timestamps_us}, False
-    )
+    numbers = None if timestamps_us is None else {"timestamp": timestamps_us}
+    packed = [_native.headers_encode(each) or None for each in headers] if any(headers) else None
+    batch = _native.batch_encode(values, keys, numbers, False, packed)
     return barco_faces.chunk_of_batch(batch, topic, slice, epoch, base_offset, compress)

@@ -4,6 +4,7 @@ The formats are those of native/format/format.h; everything is little-endian. Le
 their own, so that a column is found without walking the events, and can be unpacked alone.
 """
 
+import re
 import struct
 import sys
 from array import array
@@ -20,9 +21,13 @@ SECTION_RAW_MAX = 64 * MiB
 SECTION_RATIO_MAX = 256
 """An LZ4 block cannot expand further: what claims to is refused before memory is allocated."""
 KEY_NULL = 0xFFFFFFFF
-"""In the column of key lengths: this event has no key."""
+"""In a column of lengths: this event has no key, no value, no headers."""
+PLAIN, WITH_HEADERS = 1, 2
+"""Versions of chunks and batches: the second one's events may lack values and have headers."""
+Headers = tuple[tuple[str, bytes], ...]
 PRODUCER = struct.Struct("<16sIIQII")
 
+_NAME = rb"[a-z0-9!#$%&'*+.^_`|~-]{1,128}"
 _ENTRY = struct.Struct("<BBHIII")
 _LZ4 = 1
 
@@ -38,7 +43,12 @@ class Section(IntEnum):
     KEYS = 4
     VALUES = 5
     TS_HIGH = 6
+    HDR_LEN = 7
+    HDRS = 8
     PRODUCERS = 16
+
+
+_WORDS = (Section.TS_DELTA, Section.TS_HIGH, Section.KEY_LEN, Section.VAL_LEN, Section.HDR_LEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +64,29 @@ class Columns:
     val_len: "array[int]"
     keys: bytes
     values: bytes
+    hdr_len: "array[int] | None" = None
+    hdrs: bytes = b""
+
+    @property
+    def version(self) -> int:
+        """The first that has all there is."""
+        plain = self.hdr_len is None and KEY_NULL not in self.val_len
+        return PLAIN if plain else WITH_HEADERS
 
     @property
     def count(self) -> int:
         """How many events."""
         return len(self.val_len)
 
-    def value_list(self) -> list[bytes]:
+    def value_list(self) -> list[bytes | None]:
         """Each event's value."""
-        return [value for value in _cut(self.val_len, self.values) if value is not None]
+        return _cut(self.val_len, self.values)
+
+    def headers_list(self) -> list[Headers]:
+        """Each event's headers."""
+        if self.hdr_len is None:
+            return [()] * self.count
+        return [unpack_headers(each) for each in _cut(self.hdr_len, self.hdrs)]
 
     def key_list(self) -> list[bytes | None]:
         """Each event's key."""
@@ -126,7 +150,7 @@ class StoredSection:
 
 
 def read_sections(
-    directory: memoryview, body: memoryview, *, count: int, producers_allowed: bool
+    directory: memoryview, body: memoryview, *, count: int, version: int, producers_allowed: bool
 ) -> dict[Section, StoredSection]:
     """The sections, every length checked against the number of events and the limits."""
     sections: dict[Section, StoredSection] = {}
@@ -137,6 +161,8 @@ def read_sections(
         section, last = Section(number), number
         if not _entry_valid(section, codec, raw_len, stored_len, count):
             raise ProtocolError(f"section {section.name} has impossible lengths")
+        if version == PLAIN and section in (Section.HDR_LEN, Section.HDRS):
+            raise ProtocolError("the first version has no headers")
         if section is Section.PRODUCERS and not producers_allowed:
             raise ProtocolError("a batch cannot name producers")
         padded = stored_len + -stored_len % 8
@@ -148,6 +174,8 @@ def read_sections(
         raise ProtocolError("the sections are not complete")
     if Section.KEYS in sections and Section.KEY_LEN not in sections:
         raise ProtocolError("there are keys without lengths")
+    if Section.HDRS in sections and Section.HDR_LEN not in sections:
+        raise ProtocolError("there are headers without lengths")
     if Section.TS_HIGH in sections and Section.TS_DELTA not in sections:
         raise ProtocolError("there are halves of times without the others")
     return sections
@@ -160,7 +188,7 @@ def _entry_valid(section: Section, codec: int, raw_len: int, stored_len: int, co
         return False
     if codec == _LZ4 and not 0 < raw_len <= stored_len * SECTION_RATIO_MAX + 64:
         return False
-    if section in (Section.TS_DELTA, Section.TS_HIGH, Section.KEY_LEN, Section.VAL_LEN):
+    if section in _WORDS:
         return raw_len == 4 * count
     if section is Section.PRODUCERS:
         records, rest = divmod(raw_len, PRODUCER.size)
@@ -168,7 +196,7 @@ def _entry_valid(section: Section, codec: int, raw_len: int, stored_len: int, co
     return raw_len > 0 or section is Section.VALUES
 
 
-def unpack_columns(sections: dict[Section, StoredSection]) -> Columns:
+def unpack_columns(sections: dict[Section, StoredSection], version: int) -> Columns:
     """All columns; ProtocolError if their lengths do not add up."""
 
     def lengths(section: Section) -> "array[int] | None":
@@ -180,8 +208,65 @@ def unpack_columns(sections: dict[Section, StoredSection]) -> Columns:
     key_len = lengths(Section.KEY_LEN)
     keys = sections[Section.KEYS].unpack() if Section.KEYS in sections else b""
     values = sections[Section.VALUES].unpack()
-    keys_sum = sum(each for each in key_len or () if each != KEY_NULL)
-    if sum(val_len) != len(values) or keys_sum != len(keys):
-        raise ProtocolError("the lengths do not add up")
+    hdr_len = lengths(Section.HDR_LEN)
+    hdrs = sections[Section.HDRS].unpack() if Section.HDRS in sections else b""
+    if version == PLAIN and KEY_NULL in val_len:
+        raise ProtocolError("the first version has a value for each event")
+    for each, joined in ((key_len, keys), (val_len, values), (hdr_len, hdrs)):
+        if sum(length for length in each or () if length != KEY_NULL) != len(joined):
+            raise ProtocolError("the lengths do not add up")
     ts_delta, ts_high = lengths(Section.TS_DELTA), lengths(Section.TS_HIGH)
-    return Columns(ts_delta, ts_high, key_len, val_len, keys, values)
+    columns = Columns(ts_delta, ts_high, key_len, val_len, keys, values, hdr_len, hdrs)
+    columns.headers_list()
+    return columns
+
+
+def pack_headers(headers: Headers) -> bytes:
+    """An event's headers as they are stored."""
+    parts = [_number(len(headers))]
+    for name, value in headers:
+        parts += [_number(len(name)), _number(len(value)), name.encode(), value]
+    return b"".join(parts)
+
+
+def unpack_headers(stored: bytes | None) -> Headers:
+    """The opposite; ProtocolError if they are none."""
+    if stored is None:
+        return ()
+    try:
+        count, at = _read_number(stored, 0)
+        found = []
+        for _ in range(count):
+            name_len, at = _read_number(stored, at)
+            value_len, at = _read_number(stored, at)
+            end = at + name_len + value_len
+            name, value = stored[at : at + name_len], stored[at + name_len : end]
+            if len(value) != value_len or not re.fullmatch(_NAME, name):
+                raise ProtocolError("a header is cut off, or has no name")
+            found.append((name.decode(), value))
+            at = end
+    except IndexError:
+        raise ProtocolError("the headers are cut off") from None
+    if not 0 < count <= 64 or sum(len(n) + len(v) for n, v in found) > 16384 or at != len(stored):
+        raise ProtocolError("there are more headers than an event has, or bytes behind them")
+    return tuple(found)
+
+
+def _number(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _read_number(stored: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for place in range(3):
+        byte = stored[at + place]
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            if place and not byte:
+                break
+            return value, at + place + 1
+    raise ProtocolError("a number is longer than it has to be")

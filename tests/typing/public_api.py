@@ -18,6 +18,8 @@ def produce() -> None:
         assert_type(ack.slice, int)
         assert_type(ack.offset, int | None)
         assert_type(producer.send_many("trips", [b"a"], [None]).result(), int)
+        producer.send("trips", None, "taxi", headers={"trace": "7"}).result()
+        producer.send_many("trips", [b"a", None], headers=[[("trace", b"7")], None])
 
 
 def consume() -> None:
@@ -28,7 +30,8 @@ def consume() -> None:
         assert_type(consumer.commit(), bool)
         for event in consumer:
             assert_type(event, barco.Event)
-            assert_type(event.value, bytes)
+            assert_type(event.value, bytes | None)
+            assert_type(event.headers, tuple[tuple[str, bytes], ...])
             assert_type(event.key, bytes | None)
             assert_type(event.timestamp_us, int)
             assert_type(event.next_cursor, str)

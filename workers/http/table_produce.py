@@ -33,6 +33,18 @@ _PARAMETERS = (
         header=True,
         values=("gzip", "lz4"),
     ),
+    Parameter(
+        "Barco-Header-NAME",
+        "A header of the one event, percent-encoded, where NAME is its name: at most 64 of them "
+        "and 16 KiB. So are the fields ce-* of CloudEvents in binary mode.",
+        header=True,
+    ),
+    Parameter(
+        "Barco-Null",
+        "The one event has no value; the body is empty.",
+        header=True,
+        values=("1",),
+    ),
     Parameter("Prefer", "204 instead of 200.", header=True, values=("return=minimal",)),
     Parameter(
         "Producer-Id",
@@ -77,7 +89,8 @@ PRODUCE = Route(
         "application/vnd.barco.events+x-ndjson": {
             "type": "string",
             "description": "One event a line: an object with key (a string, or base64 in an object "
-            "of that one member), value (stored as it stands, or base64) and timestamp.",
+            "of that one member), value (stored as it stands, or base64; null: none), timestamp "
+            "and headers (an object of strings or base64).",
         },
         "application/octet-stream": {
             "type": "string",

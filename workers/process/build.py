@@ -98,6 +98,7 @@ def make_reactor(options: WorkerOptions, session: int) -> Reactor:
     hosts = ("localhost", options.advertise, *options.clients.get("hosts", ()))
     for name in filter(None, hosts):
         reactor.add_host(name)
+    reactor.take_headers(options.headers)
     if options.access.get("required"):
         reactor.set_access(None)  # Closed until who may do what has been heard.
     return reactor

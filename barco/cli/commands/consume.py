@@ -130,8 +130,8 @@ class _Printer:
 
 
 def values(event: Event) -> bytes:
-    """The value and a line end."""
-    return event.value + b"\n"
+    """The value, if there is one, and a line end."""
+    return (event.value or b"") + b"\n"
 
 
 def as_json(event: Event) -> bytes:
@@ -146,15 +146,21 @@ def as_json(event: Event) -> bytes:
         "key": None if event.key is None else _text(event.key),
     }
     head = json.dumps(document, ensure_ascii=False)[:-1].encode("utf-8", "surrogatepass")
-    return head + b', "value": ' + _json_value(event.value) + b"}\n"
+    value = b"null" if event.value is None else _json_value(event.value)
+    headers = b""
+    if event.headers:
+        texts = {name: _text(text) for name, text in event.headers}
+        headers = b', "headers": ' + json.dumps(texts, ensure_ascii=False).encode()
+    return head + b', "value": ' + value + headers + b"}\n"
 
 
 def for_people(event: Event) -> bytes:
-    """Time, place, key, value; control characters are shown, not obeyed."""
+    """Time, place, key, value, headers; control characters are shown, not obeyed."""
     place = f"{event.topic}/{event.slice}@{event.offset}"
     key = "-" if event.key is None else _shown(event.key)
-    line = f"{talk.time_of(event.timestamp_us)}  {place}  {key}  {_shown(event.value)}\n"
-    return line.encode()
+    value = "-" if event.value is None else _shown(event.value)
+    headers = "".join(f"  {name}={_shown(text)}" for name, text in event.headers)
+    return f"{talk.time_of(event.timestamp_us)}  {place}  {key}  {value}{headers}\n".encode()
 
 
 def _shown(raw: bytes) -> str:

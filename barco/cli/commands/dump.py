@@ -199,7 +199,9 @@ def _chunk(r: Record) -> str:
 
 def _event(r: Record) -> str:
     key = "-" if r["key"] is None else r["key"]
-    return f"{r['topic']}/{r['slice']} {r['offset']} {r['timestamp_us']} {key} {r['value']}"
+    value = "-" if r["value"] is None else r["value"]
+    headers = "".join(f" {name}={text}" for name, text in r.get("headers", ()))
+    return f"{r['topic']}/{r['slice']} {r['offset']} {r['timestamp_us']} {key} {value}{headers}"
 
 
 def _corruption(r: Record) -> str:

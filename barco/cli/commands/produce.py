@@ -1,6 +1,7 @@
 """`barco produce`: send events from a file or from standard input."""
 
 import argparse
+import io
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import Any, BinaryIO
 import barco
 from barco.cli.shared import talk
 from barco.cli.shared.lines import KeyField, blocks
+from barco.client.base.names import to_headers
 
 DESCRIPTION = """\
 Send events to a topic: each line of FILE is one event, as it is. Without FILE, or with -, lines
@@ -31,7 +33,8 @@ Keys:
 Examples:
   echo '{{"hello": 1}}' | barco produce greetings
   tail -F /var/log/app.json | barco produce logs --key-field host
-  barco produce images picture.png --raw --key camera-7
+  barco produce images picture.png --raw --key camera-7 --header type=image/png
+  barco produce images --null --key camera-7
   barco produce orders orders.ndjson --key-field customer --json
 
 {talk.EXIT_CODES}"""
@@ -69,13 +72,35 @@ def add_parser(subparsers: Any) -> None:
     key = parser.add_mutually_exclusive_group()
     key.add_argument("--key", metavar="KEY", help="the key of every event")
     key.add_argument("--key-field", metavar="FIELD", help="lines are JSON: the key is this field")
+    parser.add_argument("--header", metavar="NAME=VALUE", action="append", type=header, default=[],
+                        help="of every event; may be given again")  # fmt: skip
+    parser.add_argument("--null", action="store_true",
+                        help="one event without a value, to say that --key is no more")  # fmt: skip
     parser.add_argument("--raw", action="store_true", help="the whole input is one event")
     parser.add_argument("--timeout", metavar="SECONDS", type=talk.seconds, default=30.0,
                         help="give an event up after so long (default: %(default)g)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print what was sent, as JSON")
 
 
+def header(text: str) -> tuple[str, str]:
+    """A name and its value."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        to_headers([(name, value)])
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name, value
+
+
 def _check(args: argparse.Namespace) -> str | None:
+    try:
+        to_headers(args.header)
+    except ValueError as error:
+        return str(error)
+    if args.null and (args.raw or args.key_field or args.file != "-"):
+        return "--null is one event without input: give its key with --key"
     if args.raw and args.key_field:
         return "--raw is one event as it is: give its key with --key"
     if args.timeout <= 0:
@@ -88,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
     if wrong := _check(args):
         return talk.fail(wrong, 2)
     try:
-        stream = open_input(args.file)
+        stream = io.BytesIO() if args.null else open_input(args.file)
     except OSError as error:
         return talk.fail(f"cannot read {args.file}: {error.strerror}")
     began = time.monotonic()
@@ -99,7 +124,8 @@ def run(args: argparse.Namespace) -> int:
         waiting.start()
         with stream, barco.Producer(talk.access(args), delivery_timeout_s=args.timeout) as producer:
             sent.waits = False
-            (_send_raw if args.raw else _send_lines)(producer, args, stream, sent)
+            one = args.raw or args.null
+            (_send_one if one else _send_lines)(producer, args, stream, sent)
     except KeyboardInterrupt:
         talk.say(f"interrupted: {sent.told} acknowledged in {args.topic}, perhaps more stored")
         raise
@@ -140,13 +166,14 @@ def settle(futures: "deque[Future[int]]", *, all: bool = False) -> int:
     return events
 
 
-def _send_raw(
+def _send_one(
     producer: "barco.Producer", args: argparse.Namespace, stream: BinaryIO, sent: Sent
 ) -> None:
     value = b"".join(iter(lambda: stream.read(1024 * 1024), b""))
     sent.bytes = len(value)
     sent.waits = True
-    producer.send(args.topic, value, args.key).result()
+    given = None if args.null else value
+    producer.send(args.topic, given, args.key, headers=args.header).result()
     sent.events = 1
 
 
@@ -159,7 +186,8 @@ def _send_lines(
     for lines in blocks(stream):
         keys = [key] * len(lines) if field is None else field.keys(lines)
         sent.waits = True
-        futures.append(producer.send_many(args.topic, lines, keys))
+        headers = [args.header] * len(lines) if args.header else None
+        futures.append(producer.send_many(args.topic, lines, keys, headers))
         sent.bytes += sum(map(len, lines))
         sent.events += settle(futures)
     while futures:

@@ -1,9 +1,14 @@
 """What a topic may be called, and what a key or value may be given as."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from barco._native import headers_encode
 from barco.limits import KEY_BYTES_MAX
+
+Bytes = bytes | bytearray | memoryview | str
+Headers = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
+"""Names, of any case, and values; as pairs a name may come again."""
 
 DEFAULT_ENDPOINT = "127.0.0.1:9250"
 """The discovery port of a broker on this machine."""
@@ -43,6 +48,19 @@ def to_key(given: bytes | bytearray | memoryview | str) -> bytes:
     if len(key) > KEY_BYTES_MAX:
         raise ValueError(f"a key has at most {KEY_BYTES_MAX} bytes, this one {len(key)}")
     return key
+
+
+def to_value(given: bytes | bytearray | memoryview | str | None) -> bytes | None:
+    """A value as bytes; None: the event has none."""
+    return None if given is None else to_bytes("value", given)
+
+
+def to_headers(given: Headers | None) -> bytes | None:
+    """Headers as a batch has them; None: there are none. ValueError if no event can have them."""
+    if not given:
+        return None
+    pairs = given.items() if isinstance(given, Mapping) else given
+    return headers_encode([(name.lower(), to_bytes("header", value)) for name, value in pairs])
 
 
 def check_timestamp(timestamp_us: int | None) -> None:

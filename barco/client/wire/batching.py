@@ -67,14 +67,20 @@ class Waiter(Protocol):
     def set_exception(self, exception: BaseException, /) -> None: ...
 
 
+EachHeaders = list[bytes | None]
+"""Of one event after the other, as they are stored; None: it has none."""
+
+
 @dataclass(slots=True, eq=False)
 class Batch:
     """Consecutive events of one lane. Either all have timestamps or none has."""
 
     lane: "Lane"
     opened_at: float
-    values: list[bytes] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
+    headers: EachHeaders = field(default_factory=list)
+    """Of the first so many events, as they are stored; none of the others has any."""
     timestamps_us: list[int] = field(default_factory=list)
     waiters: list[tuple[int, Waiter]] = field(default_factory=list)
     on_done: list[tuple[DoneCallback, int]] = field(default_factory=list)
@@ -104,6 +110,12 @@ class Batch:
         else:
             self.timestamp_low = self.timestamp_high = timestamp_us
         self.timestamps_us.append(timestamp_us)
+
+    def all_headers(self) -> EachHeaders | None:
+        """One for each event; None: none has any."""
+        if not self.headers:
+            return None
+        return self.headers + [None] * (len(self.values) - len(self.headers))
 
     def resolve(self, ack: BatchAck | None, error: BaseException | None) -> None:
         """Tells everybody who waits for an event of the batch. May call the user's code."""
@@ -185,6 +197,14 @@ class Lane:
         return None if self.open is None else self.open.opened_at + linger_s
 
 
+def sizes_of(pieces: Sequence[bytes | None]) -> list[int]:
+    """How many bytes each is; None: 0."""
+    try:
+        return list(map(len, pieces))  # type: ignore[arg-type]
+    except TypeError:
+        return [0 if each is None else len(each) for each in pieces]
+
+
 _NOTHING: list[Lane] = []
 
 
@@ -233,13 +253,24 @@ class Batcher:
         return self._lane(topic, slices[(turn + 1) % len(slices)], keyed=False)
 
     def add(
-        self, lane: Lane, key: bytes | None, value: bytes, timestamp_us: int | None, now: float
+        self,
+        lane: Lane,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_us: int | None,
+        now: float,
+        headers: bytes | None = None,
     ) -> Batch:
         """Puts an event into the lane, and says which batch it is in (as the last)."""
-        size = len(value)
+        size = 0 if value is None else len(value)
         if key is not None:
             size += len(key)
+        if headers is not None:
+            size += len(headers)
         batch = self._batch_for(lane, size, timestamp_us, now)
+        if headers is not None:
+            batch.headers += [None] * (len(batch.values) - len(batch.headers))
+            batch.headers.append(headers)
         batch.values.append(value)
         if key is not None:
             batch.keys.append(key)
@@ -254,17 +285,20 @@ class Batcher:
         self,
         lane: Lane,
         keys: Sequence[bytes],
-        values: Sequence[bytes],
+        values: Sequence[bytes | None],
         on_done: DoneCallback,
         now: float,
+        headers: Sequence[bytes | None] = (),
     ) -> None:
         """Puts many events without timestamps into the lane, in order; `keys` is empty or as long
-        as `values`. `on_done` is called once for each batch that they end up in, with how many
-        of them it holds."""
+        as `values`, and so are `headers`. `on_done` is called once for each batch that they end up
+        in, with how many of them it holds."""
         assert len(keys) == (len(values) if lane.keyed else 0)
-        sizes = list(map(len, values))
+        sizes = sizes_of(values)
         if keys:
             sizes = list(map(add, sizes, map(len, keys)))
+        if headers:
+            sizes = list(map(add, sizes, sizes_of(headers)))
         ends = list(accumulate(sizes))
         first = 0
         while first < len(values):
@@ -273,6 +307,9 @@ class Batcher:
             room = self.limits.batch_bytes_max - batch.bytes
             last = max(first + 1, bisect_right(ends, done_bytes + room, first))
             last = min(last, first + EVENTS_PER_BATCH_MAX - len(batch))
+            if headers:
+                batch.headers += [None] * (len(batch.values) - len(batch.headers))
+                batch.headers += headers[first:last]
             batch.values += values[first:last]
             batch.keys += keys[first:last]
             batch.on_done.append((on_done, last - first))

@@ -28,9 +28,12 @@ class Event(NamedTuple):
     timestamp_us: int
     """Microseconds since 1970: the producer's, or the broker's clock when it came."""
     key: bytes | None
-    value: bytes
+    value: bytes | None
+    """None: it was sent without one, to say that its key is no more."""
     token: int = TOKEN_MIN
     """The start of the token range that the slice is of."""
+    headers: tuple[tuple[str, bytes], ...] = ()
+    """Names, in lower case, and values, in the order in which they were sent."""
 
     @property
     def next_cursor(self) -> str:
@@ -50,8 +53,8 @@ def decode_chunks(body: bytes, skips: Skips, ring: Placement | None = None) -> l
             token = TOKEN_MIN if ring is None else _range_of(body, at, ring)
             first = skips.get((topic, None if ring is None else token, index), 0)
             events += [
-                Event(topic, index, epoch, offset, timestamp_us, key, value, token)
-                for offset, timestamp_us, key, value, *_ in chunk_events(body, at)
+                Event(topic, index, epoch, offset, timestamp_us, key, value, token, *headers)
+                for offset, timestamp_us, key, value, *headers in chunk_events(body, at)
                 if offset >= first
             ]
             end = at + stored_bytes

@@ -22,6 +22,7 @@ from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.routes import RangeRoute, shaped_route
 from barco.cluster.ring.target import Target, unpack_target
 from barco.errors import ProtocolError
+from barco.model.options import DATA_FORMAT
 
 BROKER, LEADER, CONSUMER, TOPICS = "broker", "leader", "consumer", "topics"
 TARGET = "target"
@@ -34,6 +35,8 @@ STATES = ("alive", "suspect", "suspect", "down", "left")
 
 BUCKETS = 256
 """Facts are compared bucket by bucket: two brokers that agree exchange 2 KiB."""
+
+_LOG = "log_read", "log_noted"
 
 Key = int | str
 Version = tuple[int, ...]
@@ -155,6 +158,9 @@ class BrokerInfo:
     processes: tuple[tuple[int, int, int], ...] = ()
     """(number, token of the range that it holds, session or 0 while it is not ready) of each of its
     processes, by number."""
+    log: tuple[int, int] = (DATA_FORMAT, DATA_FORMAT)
+    """The newest format of logs that it reads, and the newest that it has noted may be in its own
+    (`barco.supervisor.files.notes`). A version that does not say so reads the first."""
     incarnation: int = 0
     state: int = ALIVE
     by: int = 0
@@ -172,7 +178,11 @@ class BrokerInfo:
 
     def fact(self) -> Fact:
         """To be spread."""
-        who = (self.disk_uuid, self.session, self.address, self.ports, self.workers, self.version)
+        # Among the ports, for earlier versions take so many parts of a body, and any names there.
+        ports = self.ports
+        if self.log != (DATA_FORMAT, DATA_FORMAT):
+            ports = (*ports, *zip(_LOG, self.log, strict=True))
+        who = (self.disk_uuid, self.session, self.address, ports, self.workers, self.version)
         body = (*who, self.host, self.processes, self.by)
         return Fact.make(BROKER, self.ordinal, (self.incarnation, self.state), body)
 
@@ -197,11 +207,12 @@ class BrokerInfo:
             disk_uuid=disk_uuid,
             session=session,
             address=address,
-            ports=ports,
+            ports=tuple(port for port in ports if port[0] not in _LOG),
             workers=workers,
             version=barco,
             host=host,
             processes=processes,
+            log=_formats(dict(ports)),
             incarnation=version[0],
             state=version[1],
             by=by,
@@ -211,6 +222,11 @@ class BrokerInfo:
     def of(cls, fact: Fact) -> BrokerInfo:
         """What a fact says."""
         return cls.parse(fact.key, fact.version, fact.body)
+
+
+def _formats(ports: dict[str, int]) -> tuple[int, int]:
+    read, noted = (ports.get(name, DATA_FORMAT) for name in _LOG)
+    return read, noted
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,12 +196,14 @@ class Gossip:
         """Something need not be remembered any more."""
         self.store.forget(kind, key)
 
-    def renew(self, now: float, processes: tuple[tuple[int, int, int], ...]) -> list[Effect]:
-        """This broker has other processes than it has told."""
+    def renew(
+        self, now: float, processes: tuple[tuple[int, int, int], ...], log: tuple[int, int]
+    ) -> list[Effect]:
+        """This broker has other processes than it has told, or has noted another format."""
         self._enter(now)
         me = self.members.me
         incarnation = following(me.incarnation)
-        self.members.me = replace(me, processes=processes, incarnation=incarnation)
+        self.members.me = replace(me, processes=processes, log=log, incarnation=incarnation)
         self._say(self.members.me)
         return self._leave(now)
 

@@ -42,7 +42,7 @@ TYPES: dict[str, tuple[DataType, ...]] = {
 """By column: the type that it has unless the user says otherwise, and what he may say."""
 
 DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "epoch", "offset", "timestamp")
-NULLABLE = ("key", "headers")
+NULLABLE = ("key", "value", "headers")
 
 _SENT = frozenset(_native.COLUMNS)
 """Columns that are stored as such; all others follow from a chunk's header."""

@@ -132,8 +132,21 @@ class Decoder:
         return self.constant(name, CREATE_TIME, columns.rows)
 
     def headers(self, name: str, columns: _Columns) -> pa.Array:
-        """Events have none yet."""
-        return pa.nulls(columns.rows, self._projection.type_of(name))
+        """Lists of names and values, null where an event has none."""
+        kind = self._projection.type_of(name)
+        nulls, validity, offsets, data = columns.stored[name]
+        if nulls == columns.rows:
+            return pa.nulls(columns.rows, kind)
+        lists, *held = (pa.py_buffer(each) for each in _native.headers_lists(offsets, data))
+        pairs = [kind.value_type.field(number) for number in range(2)]
+        count = len(held[0]) // 4 - 1
+        arrays = [
+            pa.Array.from_buffers(pair.type, count, [None, *held[2 * number : 2 * number + 2]], 0)
+            for number, pair in enumerate(pairs)
+        ]
+        struct = pa.StructArray.from_arrays(arrays, fields=pairs)
+        valid = pa.py_buffer(validity) if nulls else None
+        return pa.Array.from_buffers(kind, columns.rows, [valid, lists], nulls, children=[struct])
 
 
 _MAKERS: dict[str, Callable[[Decoder, str, _Columns], pa.Array]] = {

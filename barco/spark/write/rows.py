@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from barco import _native
@@ -24,8 +25,8 @@ TIMESTAMP_US_MAX = 2**63 - 2**32
 """Of an event: that of a batch's first one (native/format/batch.c)."""
 
 _BYTES = ("key", "value")
-_NUMBERS = tuple(name for name in _native.COLUMNS if name not in _BYTES)
-_COLUMNS = {name: TYPES[name] for name in (*_BYTES, "topic", *_NUMBERS, "partition")}
+_NUMBERS = tuple(name for name in _native.COLUMNS if name not in (*_BYTES, "headers"))
+_COLUMNS = {name: TYPES[name] for name in (*_BYTES, "topic", *_NUMBERS, "partition", "headers")}
 _PASSED_OVER = ("offset", "epoch", "timestampType", "token", "slice")
 """What a read of barco or Kafka has as well: it is given anew."""
 
@@ -54,7 +55,8 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
                 f"column {name!r} cannot be written: there are {', '.join(_COLUMNS)}; "
                 "put the rest into the value, with to_json(struct(*)) or the like"
             )
-        if column.dataType not in _COLUMNS[name]:
+        # By its name: whether parts of headers may be null differs with how they were made.
+        if column.dataType.simpleString() not in [each.simpleString() for each in _COLUMNS[name]]:
             may = " or ".join(each.simpleString() for each in _COLUMNS[name])
             raise OptionError(f"column {name} is {may}, not {column.dataType.simpleString()}")
     if options.topic is None and "topic" not in known:
@@ -65,7 +67,7 @@ def refuse(columns: Columns, wrong: Any, why: str) -> None:
     """StageError that names the first row that is wrong, if one is."""
     found = np.flatnonzero(np.asarray(wrong))
     if len(found):
-        key, value, _ = columns.cut(int(found[0]), int(found[0]) + 1)
+        key, value, *_ = columns.cut(int(found[0]), int(found[0]) + 1)
         told = row_words(None if key is None else key[0].as_py(), value[0].as_py())
         raise StageError(f"{told}: {why}")
 
@@ -87,7 +89,7 @@ def which_row(answer: Response, body: bytes) -> str:
     if answer.status != 413 and stamp is None:
         return ""
     rows = [
-        (len(value) + len(key or b""), key, value, time_us)
+        (len(value or b"") + len(key or b""), key, value, time_us)
         for batch in split_batches(body)
         for _, time_us, key, value, *_ in _native.batch_events(batch)
     ]
@@ -122,8 +124,8 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
         key = batch.column("key").cast(pa.binary())
     numbers = {name: _numbers(batch, name) for name in _NUMBERS if name in batch.schema.names}
     columns = Columns(key, values, numbers)
-    if values.null_count:
-        refuse(columns, values.is_null(), "its value is null: an event's may be empty, not null")
+    if batch.schema.get_field_index("headers") >= 0:
+        columns = columns._replace(headers=_headers(batch.column("headers"), columns))
     times = numbers.get("timestamp")
     if times is not None:
         wrong = (times <= 0) | (times > TIMESTAMP_US_MAX)
@@ -136,6 +138,32 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
     return columns
 
 
+def _headers(lists: pa.Array, columns: Columns) -> pa.Array | None:
+    """As they are stored; None: no row has any."""
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    if not lengths.any():
+        return None
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    names, texts = (part.cast(pa.binary()) for part in lists.flatten().flatten())
+    if names.null_count or texts.null_count:
+        null = pc.or_(names.is_null(), texts.is_null()).to_numpy(zero_copy_only=False)
+        rows = np.searchsorted(offsets, np.flatnonzero(null), side="right") - 1
+        refuse(columns, np.isin(np.arange(len(lists)), rows), "a header's key or value is null")
+    bad, at, data = _native.headers_pack(
+        offsets.data,
+        *(offsets_of(names).data, data_of(names)),
+        *(offsets_of(texts).data, data_of(texts)),
+    )
+    refuse(
+        columns,
+        np.arange(len(lists)) == bad,
+        "an event has at most 64 headers and 16 KiB of them, with keys of a-z 0-9 and "
+        "!#$%&'*+.^_`|~-",
+    )
+    buffers = [None, pa.py_buffer(at), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(lists), buffers, 0)
+
+
 def _numbers(batch: pa.RecordBatch, name: str) -> Any:
     column = batch.column(name)
     if pa.types.is_timestamp(column.type):
@@ -146,21 +174,30 @@ def _numbers(batch: pa.RecordBatch, name: str) -> Any:
     return numbers.to_numpy(zero_copy_only=False)
 
 
+def _valid(column: pa.Array | None) -> Any:
+    """A byte for each row: whether it has one; None: each has."""
+    if column is None or not column.null_count:
+        return None
+    return column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
+
+
 def encode(columns: Columns, acceleration: int) -> bytes:
     """The rows as application/vnd.barco.batch, compressed."""
-    key, value, numbers = columns
-    valid = None
-    if key is not None and key.null_count:
-        valid = key.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
+    key, value, numbers, headers = columns
+    headed = None if headers is None else (np.diff(offsets_of(headers)) > 0).view(np.uint8).data
     try:
         return _native.batch_columns(
             offsets_of(value).data,
             data_of(value),
             None if key is None else offsets_of(key).data,
             None if key is None else data_of(key),
-            valid,
+            _valid(key),
             {name: np.ascontiguousarray(each).data for name, each in numbers.items()},
             acceleration,
+            _valid(value),
+            None if headers is None else offsets_of(headers).data,
+            None if headers is None else data_of(headers),
+            headed,
         )
     except ValueError as error:
         if key is not None:

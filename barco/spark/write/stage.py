@@ -187,10 +187,12 @@ class _Held:
         if len(parts) == 1:
             return parts[0]
         keyed, names = parts[0].key is not None, parts[0].numbers
+        headed = parts[0].headers is not None
         return Columns(
             pa.concat_arrays([part.key for part in parts]) if keyed else None,
             pa.concat_arrays([part.value for part in parts]),
             {name: np.concatenate([part.numbers[name] for part in parts]) for name in names},
+            pa.concat_arrays([part.headers for part in parts]) if headed else None,
         )
 
 
@@ -345,8 +347,7 @@ class Task:
 def _measures(columns: Columns) -> list[Any]:
     """What the rows up to each of them come to, by values, by keys, and by number: a piece is full
     when one of them is. Keys count, for a shard takes no batch that unpacks to more than 16 MiB."""
-    arrays = [columns.value] if columns.key is None else [columns.value, columns.key]
-    found = [offsets_of(array).astype(np.int64) for array in arrays]
+    found = [offsets_of(array).astype(np.int64) for array in columns.bytes]
     return [*found, ROW_BYTES * np.arange(len(columns.value) + 1)]
 
 

@@ -29,6 +29,8 @@ class Columns(NamedTuple):
     value: pa.Array
     numbers: dict[str, Integers]
     """By name, "timestamp" in microseconds since 1970."""
+    headers: pa.Array | None = None
+    """As they are stored, no bytes where a row has none."""
 
     def cut(self, start: int, stop: int) -> "Columns":
         """Some of the rows, not copied."""
@@ -36,7 +38,13 @@ class Columns(NamedTuple):
             None if self.key is None else self.key.slice(start, stop - start),
             self.value.slice(start, stop - start),
             {name: each[start:stop] for name, each in self.numbers.items()},
+            None if self.headers is None else self.headers.slice(start, stop - start),
         )
+
+    @property
+    def bytes(self) -> list[pa.Array]:
+        """The columns of bytes that there are."""
+        return [each for each in (self.value, self.key, self.headers) if each is not None]
 
 
 def offsets_of(array: pa.Array) -> Numbers:
@@ -67,7 +75,7 @@ class Router:
         """For each row, the number of its slice in the ring's order: by its key, or by its value
         where it has none. Nothing else counts, so that rows which are written again, in any order
         and by any number of tasks, go where they went: that is how a shard knows them."""
-        key, value, _ = columns
+        key, value, *_ = columns
         if key is None or key.null_count == len(value):
             return self._by_token(value)
         numbers = self._by_token(key)
@@ -101,11 +109,12 @@ class Router:
             few = np.uint16 if len(sizes) <= 65_536 else np.int32
             order = np.argsort(places.astype(few), kind="stable")  # By radix, if they are few.
             indices = pa.array(order)
-            key, value, integers = columns
+            key, value, integers, headers = columns
             columns = Columns(
                 None if key is None else key.take(indices),
                 value.take(indices),
                 {name: each[order] for name, each in integers.items()},
+                None if headers is None else headers.take(indices),
             )
         found = np.flatnonzero(sizes)
         bounds = np.concatenate(([0], np.cumsum(sizes[found])))
@@ -119,7 +128,6 @@ class Router:
 
 def sizes_between(columns: Columns, bounds: Numbers) -> Numbers:
     """What the rows between two bounds each come to: by values, by keys, or by number."""
-    arrays = [columns.value] if columns.key is None else [columns.value, columns.key]
-    measures = [np.diff(offsets_of(array)[bounds]) for array in arrays]
+    measures = [np.diff(offsets_of(array)[bounds]) for array in columns.bytes]
     sizes: Numbers = np.maximum.reduce([ROW_BYTES * np.diff(bounds), *measures])
     return sizes

@@ -2,9 +2,12 @@
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from barco.cluster.gossip.facts import BrokerInfo, Fact
+from barco.cluster.ring.target import Target
 from barco.model.ranges import ProcessTable
+from barco.protocol import messages
 
 log = logging.getLogger("barco.cluster")
 
@@ -31,3 +34,13 @@ def told(
     """A broker's processes, as gossip tells them. sessions: of those that are ready, by number."""
     ready = sessions or {}
     return tuple((held.number, held.token, ready.get(held.number, 0)) for held in table)
+
+
+def home_of(info: BrokerInfo) -> tuple[Any, ...]:
+    """Where a broker is, and with which processes."""
+    return info.host, [(number, token) for number, token, _ in info.processes]
+
+
+def target_frame(target: Target) -> dict[str, Any]:
+    """For a worker."""
+    return {"type": messages.TARGET, "target": target.packed()}

@@ -285,3 +285,27 @@ def test_a_cancelled_wait_does_not_lose_the_event(broker):
 
     asyncio.run(main())
     assert len(broker.events("t")) == 1
+
+
+def test_headers_and_no_value(broker):
+    """Both ways to send; what is read has them, in their order, and the rest has none."""
+    with barco.Producer(broker.endpoint) as producer:
+        producer.send("t", b"1", "k", headers={"Trace": "x", "raw": b"\xff"}).result(5)
+        producer.send("t", None, "k", headers=[("a", "1"), ("a", "2")]).result(5)
+        producer.send("t", b"3", "k").result(5)
+        producer.send_many("t", [b"4", None], [b"k", b"k"], [None, {"b": "y"}]).result(5)
+        for wrong in ({"a b": "x"}, {"": "x"}, {"a": "x" * 16384}, [("a", "")] * 65):
+            with pytest.raises(ValueError, match="at most 64 headers"):
+                producer.send("t", b"5", headers=wrong)
+        with pytest.raises(ValueError, match="2 values but headers of 1"):
+            producer.send_many("t", [b"4", b"5"], None, [{}])
+        with pytest.raises(TypeError):
+            producer.send("t", b"5", headers={"a": 5})
+    found = [(each.value, each.headers) for each in broker.events("t")]
+    assert found == [
+        (b"1", (("trace", b"x"), ("raw", b"\xff"))),
+        (None, (("a", b"1"), ("a", b"2"))),
+        (b"3", ()),
+        (b"4", ()),
+        (None, (("b", b"y"),)),
+    ]

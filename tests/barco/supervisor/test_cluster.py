@@ -17,11 +17,11 @@ from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.routes import RangeRoute, RouteTable, unpack_route
 from barco.cluster.ring.target import Target, first_target
 from barco.errors import ProtocolError
-from barco.model.placement import Placement
+from barco.model.placement import Placement, ring_slices
 from barco.model.ranges import first_table
 from barco.model.replicas import Replicas
 from barco.protocol.gossip import Push
-from barco.supervisor.cluster import Cluster, ring_slices
+from barco.supervisor.cluster import Cluster
 from barco.supervisor.control import Sends
 from barco.supervisor.files.routes import store_routes, stored_routes
 from barco.supervisor.wire.changes import told

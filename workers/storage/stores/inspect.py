@@ -18,6 +18,8 @@ from barco.workers.storage.index import scan
 from barco.workers.storage.index.sidecar import Sidecar, read_summary
 from barco.workers.storage.reading.chunks import section_damage
 
+HEADERS = "headers"
+
 RING_START = -(2**63)
 """The range of a ring of one begins here."""
 
@@ -213,11 +215,15 @@ class _Look:
                 for event in _native.chunk_events(chunk):
                     self.emit({"type": "event"} | place | self._told(event))
 
-    def _told(self, event: tuple[int | bytes | None, ...]) -> Record:
-        told = {
+    def _told(self, event: tuple[Any, ...]) -> Record:
+        told: Record = {
             name: _text(each) if isinstance(each, bytes) and not self.wishes.raw else each
-            for name, each in zip(_native.EVENT, event, strict=True)
+            for name, each in zip(_native.EVENT, event, strict=False)
         }
+        if not told.get(HEADERS):
+            told.pop(HEADERS, None)
+        elif not self.wishes.raw:
+            told[HEADERS] = [(name, _text(value)) for name, value in told[HEADERS]]
         return {"timestamp_us" if name == "timestamp" else name: told[name] for name in told}
 
     def _tell(
