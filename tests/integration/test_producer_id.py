@@ -47,7 +47,10 @@ def test_what_was_taken_last_of_an_id(broker: RunningBroker) -> None:
     broker.restart()
     assert known(broker, "mine") == {5: (8, 0)}, "the table is part of the log"
     assert broker.request("GET", f"/v1/topic/t/producers/{'x' * 65}").status == 400
-    assert broker.request("GET", "/v1/topic/__notes/producers/x").status in (400, 403)  # It is the broker's own.
+    assert broker.request("GET", "/v1/topic/__notes/producers/x").status in (
+        400,
+        403,
+    )  # It is the broker's own.
 
 
 def test_who_begins_under_an_id_fences_whoever_had_it(broker: RunningBroker) -> None:
