@@ -23,6 +23,7 @@ class ProducerSettings(TypedDict, total=False):
     compress: bool
     connections: int
     pipeline: int
+    producer_id: str
 
 
 class ConsumerSettings(TypedDict, total=False):
