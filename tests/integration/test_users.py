@@ -208,6 +208,23 @@ def test_producer_ids_belong_to_who_chose_them(broker: RunningBroker) -> None:
     asked = [store(token) for token in ("token-a", "token-a", "token-b", "token-a", "token-b")]
     assert asked == [200, 204, 200, 204, 204]  # 204: it was stored before.
 
+    def ask(token: str, method: str, path: str, body: bytes | None = None) -> Any:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        return broker.request(method, path, body=body, headers=headers)
+
+    with admin(broker) as root:
+        root.set_user("c", token="token-c", grants=["produce:t"])
+    for token, slices in (("token-a", 1), ("token-b", 1), ("token-c", 0)):
+        told = ask(token, "GET", "/v1/topic/t/producers/p")
+        assert len(told.json["slices"]) == slices, (token, told)
+    # And so do the notes of writers.
+    note = b'{"state": "prepared", "attempts": [], "rows": {}, "note": "of a"}'
+    assert ask("token-a", "PUT", "/v1/writes/w/1", note).status == 200
+    assert ask("token-b", "GET", "/v1/writes/w").json["note"] is None
+    assert ask("token-b", "PUT", "/v1/writes/w/0", note).status == 200
+    assert ask("token-b", "DELETE", "/v1/writes/w").status == 204
+    assert ask("token-a", "GET", "/v1/writes/w").json["batch"] == "1"
+
 
 def test_the_clients_and_the_command_show_a_token(broker: RunningBroker, tmp_path: Path) -> None:
     endpoint = f"127.0.0.1:{broker.port('discovery')}"

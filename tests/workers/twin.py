@@ -129,9 +129,6 @@ class MemoryReactor:
             return None
         return self.starts.get((topic, slice), 0), self.ends[topic, slice]
 
-    def producer(self, topic: str, id: bytes, /) -> list[tuple[int, int, int]]:
-        return []
-
     def compacted(self, topic: str) -> list[tuple[bytes, bytes]]:
         return [(key, value) for (name, key), value in self.kept.items() if name == topic]
 
