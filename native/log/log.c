@@ -600,6 +600,7 @@ static void release_held(struct log *log)
         log->held_bytes -= held->raw_bytes;
         for (uint32_t i = 0; i < held->reach_count; i++) {
             struct stream *stream = held->reaches[i].stream;
+            assert(held->reaches[i].end >= stream->stable_offset);
             log->events += held->reaches[i].end - stream->stable_offset;
             log->followed_events += held->reaches[i].end - stream->stable_offset;
             stream->stable_offset = held->reaches[i].end;

@@ -79,18 +79,18 @@ def pipe() -> None:
     """From a thread."""
 
     def function(event: barco.Event) -> barco.Output | None:
-        return barco.Output(event.value, key=event.key, timestamp_us=event.timestamp_us)
+        return barco.Output(event.value or b"", key=event.key, timestamp_us=event.timestamp_us)
 
     pipeline = barco.Pipeline("a", "b", "p", batch_seconds=1.0, start="latest")
     assert_type(pipeline.run(function, to_end=True), barco.PipelineProgress)
-    pipeline.run(lambda event: [barco.Output(event.value)])
+    pipeline.run(lambda event: [barco.Output(event.value or b"")])
 
 
 async def pipe_in_a_loop() -> None:
     """With asyncio."""
 
     async def function(event: barco.Event) -> list[barco.Output]:
-        return [barco.Output(event.value, topic="c")]
+        return [barco.Output(event.value or b"", topic="c")]
 
     progress = await barco.AsyncPipeline(["a", "b"], "c", "p").run(function)
     assert_type(progress.written, int)
