@@ -425,11 +425,16 @@ class Engine:
             await asyncio.wait([self._telling], timeout=2.0)
 
     async def abandon(self) -> None:
-        """What is staged is given up, as far as brokers answer at once; the rest expires."""
+        """What is staged is given up, as far as brokers answer at once; the rest expires.
+
+        The attempt's own batch, which is the one behind this engine's last decision: if another
+        has taken over, that one is its claim, and empty. What `_batch` says may be the other's by
+        then, and the batch behind it what the other is storing just now.
+        """
         if self._outputs is not None and self._ahead:
             with suppress(BarcoError, TimeoutError):
                 async with asyncio.timeout(2.0):
-                    await self._writes.abandon(self._batch + 1)
+                    await self._writes.abandon(self._outputs.attempt.batch)
 
     async def close(self) -> None:
         """Closes every connection."""
