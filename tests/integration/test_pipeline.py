@@ -15,7 +15,8 @@ import pytest
 from running import RunningBroker
 
 import barco
-from barco.errors import TopicNotFoundError
+from barco.client.piping import Engine
+from barco.errors import BarcoError, TopicNotFoundError
 from barco.supervisor.tied import start_tied
 
 PROGRAM = Path(__file__).with_name("piped.py")
@@ -278,3 +279,33 @@ def read_if_there(broker: RunningBroker) -> dict[bytes | None, list[int]]:
         return by_key(broker)
     except TopicNotFoundError:
         return {}
+
+
+def test_who_is_fenced_takes_nothing_of_the_other_along(broker: RunningBroker) -> None:
+    """It gave up the batch behind the last decided one, which was the other's, and just decided."""
+    produce(broker, 400)
+
+    async def some(engine: Engine) -> None:
+        while not engine.busy:
+            for event in await engine.next(5.0) or ():
+                engine.add(event, [same(event)])
+
+    async def main() -> None:
+        plan = pipe(broker)._pipeline._plan()
+        first, second = Engine(plan, follow=False), Engine(plan, follow=False)
+        await first.start()
+        await some(first)
+        await first.stage()
+        await second.start()
+        with pytest.raises(barco.PipelineFencedError):
+            await first.again(BarcoError("somebody else was first"))
+        await some(second)
+        await second.stage()
+        await first.abandon()
+        assert await second.commit() is not None
+        await first.close()
+        await second.close()
+
+    asyncio.run(main())
+    pipe(broker).run(same, to_end=True)
+    assert by_key(broker) == expected(400)

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pyspark.errors import PySparkException
 from sparklab import collected, endpoint_of, expected, produce
 
 EVENTS = 300
@@ -30,7 +32,7 @@ def test_batches_have_the_nullability_that_the_user_says(spark: Any, broker: Any
     produce(broker, "nullable", range(EVENTS))
     for schema in (
         "key binary, value binary",
-        "value binary not null, key binary",
+        "value binary, key binary",
         "key string, value string, offset bigint not null, timestamp timestamp",
     ):
         reader = spark.read.schema(schema).format("barco").option("subscribe", "nullable")
@@ -38,6 +40,9 @@ def test_batches_have_the_nullability_that_the_user_says(spark: Any, broker: Any
         if "string" in schema:
             frame = frame.selectExpr("cast(key as binary) as key", "cast(value as binary) as value")
         assert collected(frame) == expected(range(EVENTS))
+    strict = reader.schema("value binary not null, key binary")
+    with pytest.raises(PySparkException, match="column value can be null: do not say NOT NULL"):
+        collected(strict.option("endpoints", endpoint_of(broker)).load())
 
 
 def test_a_topic_without_events_has_no_rows(spark: Any, broker: Any) -> None:
