@@ -103,7 +103,7 @@ class AsyncConsumer:
         failure: BarcoError | None = None
         for member in random.sample(self._members, len(self._members)):
             try:
-                return await member.heartbeat(JOIN_GRACE_S)
+                return await member.heartbeat()
             except BarcoError as error:
                 if not error.retryable:
                     raise
@@ -204,9 +204,9 @@ class AsyncConsumer:
             seen = [member for member in self._members if commit and member not in unseen]
             if len(self._members) > 1:
                 # The first goodbye is one to all brokers: each commits its own part before.
-                await self._part("commits", (member.commit() for member in seen))
+                await self._part("a commit", (member.commit() for member in seen))
             farewells = (member.goodbye(commit=member in seen) for member in self._members)
-            await self._part("says goodbye", farewells)
+            await self._part("a goodbye", farewells)
         finally:
             self._pool.close()
             self._directory.close()
@@ -225,7 +225,9 @@ class AsyncConsumer:
         await asyncio.gather(*tasks, return_exceptions=True)
         _warn(self.group, [task.exception() for task in done])
         if late:
-            _log.warning("group %s: %d brokers did not answer who %s", self.group, len(late), what)
+            _log.warning(
+                "leaving group %s: %s had no answer at %d brokers", self.group, what, len(late)
+            )
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Events for ever."""

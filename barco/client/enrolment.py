@@ -24,6 +24,8 @@ JOIN_GRACE_S = 1.0
 """A broker that takes longer is not waited for alone."""
 SESSION_S_MIN = limits.CONSUMER_SESSION_MS_MIN / 1000
 SESSION_S_MAX = limits.CONSUMER_SESSION_MS_MAX / 1000
+BEAT_S_MAX = 1.0
+"""For one broker to hear a heartbeat; then the next one is told."""
 LEAVE_S_MAX = 5.0
 """For the commits of a consumer that leaves, and as long for its goodbyes."""
 PAUSE_FIRST_S = 0.05
@@ -53,6 +55,8 @@ class ConsumerOptions:
             raise ValueError('start is "latest" or "earliest"')
         if self.poll_bytes < 1 or self.request_timeout_s <= 0:
             raise ValueError("poll_bytes and request_timeout_s are positive")
+        if self.busy_seconds_max < 0:
+            raise ValueError("busy_seconds_max is 0, for no heartbeats, or a time")
         if not SESSION_S_MIN <= self.session_seconds <= SESSION_S_MAX:
             raise ValueError(f"session_seconds is from {SESSION_S_MIN:g} to {SESSION_S_MAX:g}")
 
@@ -108,9 +112,9 @@ class Enrolment:
         query = [self._who, ("delivery", self._delivery)]
         await self._insist(_request("POST", "commit", query))
 
-    async def heartbeat(self, timeout_s: float) -> None:
+    async def heartbeat(self) -> None:
         """Says that the consumer is alive."""
-        await self._ask(_request("POST", "heartbeat", [self._who]), timeout_s)
+        await self._ask(_request("POST", "heartbeat", [self._who]), BEAT_S_MAX)
 
     async def goodbye(self, *, commit: bool) -> None:
         """Leaves the group, with or without committing what the last poll returned.

@@ -8,15 +8,13 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from barco.client.base.names import check_timestamp, check_topic, to_bytes, to_key
+from barco.client.base.names import Bytes, check_timestamp, check_topic, to_bytes, to_key
 from barco.client.wire.batching import SliceKey
 from barco.client.wire.codec import encode_batch, token_of
 from barco.client.wire.ring import Ring
 from barco.client.wire.staged import Attempt, Rows, StagedWrites
 from barco.limits import STAGED_TOGETHER_MAX
 from barco.types import KiB, MiB
-
-Bytes = bytes | bytearray | memoryview | str
 
 PIECE_BYTES = 512 * KiB
 PIECE_EVENTS_MAX = 65_536

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
@@ -37,6 +37,19 @@ LOOK_SECONDS = 0.2
 
 _log = logging.getLogger("barco.pipeline")
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]+", re.ASCII)
+
+
+class PipelineSettings(TypedDict, total=False):
+    """See `PipelineOptions`."""
+
+    start: Start
+    batch_seconds: float
+    batch_bytes: int
+    buffer_bytes: int
+    timeout_s: float
+    compress: bool
+    group: str | None
+    on_progress: Callable[[PipelineProgress], None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +101,7 @@ class AsyncPipeline:
         endpoint: Endpoints = DEFAULT_ENDPOINT,
         *,
         token: str = "",
-        **options: Any,
+        **options: Unpack[PipelineSettings],
     ) -> None:
         sources = (source,) if isinstance(source, str) else tuple(source)
         if not sources or len(set(sources)) < len(sources):
@@ -232,7 +245,7 @@ class Pipeline:
         endpoint: Endpoints = DEFAULT_ENDPOINT,
         *,
         token: str = "",
-        **options: Any,
+        **options: Unpack[PipelineSettings],
     ) -> None:
         self._pipeline = AsyncPipeline(source, sink, name, endpoint, token=token, **options)
 

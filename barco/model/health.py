@@ -122,7 +122,7 @@ def _of_broker(name: str, status: Mapping[str, Any], now: datetime, *, seen: boo
     found = []
     if status.get("status") != "ready":
         found.append(f"{name} is not ready: {printable(status.get('reason') or 'it starts')}")
-    told = [printable(each) for each in status.get("degraded") or ()]
+    told = _texts(status.get("degraded"))
     found += [each for each in told if not (seen and _SEEN.match(each))]
     for shard in _listed(status.get("shards")):
         where = f"{name}, worker {printable(shard.get('worker'))}"
@@ -138,9 +138,7 @@ def _of_broker(name: str, status: Mapping[str, Any], now: datetime, *, seen: boo
         if replication.get("suspect"):
             why = printable(replication.get("suspectWhy") or "something of its own is damaged")
             found.append(f"{where} has no vote: {why}")
-    found += [
-        f"{name}: {printable(each)}" for each in _mapped(status.get("routes")).get("faults", ())
-    ]
+    found += [f"{name}: {each}" for each in _texts(_mapped(status.get("routes")).get("faults"))]
     for key, what in (("tls", "certificate"), ("mutualTls", "certificate between brokers")):
         found += _certificate(name, what, _mapped(status.get(key)).get("expires"), now)
     return found
@@ -181,6 +179,10 @@ def _many(count: int, word: str) -> str:
 def _once(lines: list[str]) -> list[str]:
     """What several brokers say of the same thing is said once."""
     return list(dict.fromkeys(lines))
+
+
+def _texts(value: object) -> list[str]:
+    return [printable(each) for each in value] if isinstance(value, list) else []
 
 
 def _listed(value: object) -> list[Mapping[str, Any]]:

@@ -13,6 +13,7 @@
 #include "codec_testing.h"
 #include "loop/tls.h"
 #include "tests/tls_testing.h"
+#include "tests/worker_testing.h"
 
 #define TURNS_MAX 20000
 #define LONG_BYTES (4u << 20) /* more than the sockets and OpenSSL hold */
@@ -65,29 +66,13 @@ static void tell_users(void)
 
 static void start(void)
 {
-    struct reactor_options options = {
-        .log = {.arena_bytes = 8u << 20, .epoch = 1, .session = 1, .acceleration = 1},
-        .request_bytes_max = 256u << 10, .event_bytes_max = 64u << 10, .memory_max = 4u << 20,
-        .workers = 1, .slices = 8, .slice_last = 7, .ring_size = 1, .peers = 3,
-        .connections_max = 10, .range_start = INT64_MIN, .auto_create = true, .engine = engine};
-    const char *error;
-    reactor = reactor_new(&options, &error);
-    CHECK(reactor != NULL);
-    const struct tls_options tls = options_of(&broker, 1000);
-    char why[TLS_WHY_BYTES];
-    CHECK(tls_set(&reactor->loop, &tls, why));
-    const int fd = memfd_create("segment", MFD_CLOEXEC);
-    CHECK(fd >= 0 && reactor_set_route(reactor, 0, 8, 0, "127.0.0.1:9300") == 0);
-    log_add_segment(reactor->log, 0, fd, 24u << 20);
-    log_open_generation(reactor->log, (const uint8_t *)"parents", 7);
+    reactor = worker_new(engine, &broker);
     tell_users();
 }
 
 static void stop(void)
 {
-    const int fd = log_segment(reactor->log, 0)->fd;
-    reactor_free(reactor);
-    close(fd);
+    worker_free(reactor);
 }
 
 static void nothing(void *owner) {}
@@ -333,15 +318,8 @@ int main(void)
     make_certificate(&broker, NULL, 30);
     CHECK((visitors = SSL_CTX_new(TLS_client_method())) != NULL);
     for (engine = 1; engine <= 2; engine++) {
-        const char *reason = NULL;
-        struct loop loop = {0};
-        struct net *net = engine == 1 ? net_uring_new(&loop, &reason) : NULL;
-        if (engine == 1 && net == NULL) {
-            fprintf(stderr, "only epoll: %s\n", reason);
+        if (!engine_is_there(engine))
             continue;
-        }
-        if (net != NULL)
-            net->free(net);
         transport = &plain_transport;
         test_all();
         transport = &tls_transport;

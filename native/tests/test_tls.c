@@ -9,6 +9,7 @@
 #include "codec_testing.h"
 #include "loop/tls.h"
 #include "tests/tls_testing.h"
+#include "tests/worker_testing.h"
 
 #define TURNS_MAX 20000
 #define MANY 40
@@ -367,15 +368,8 @@ int main(void)
     make_certificate(&visitor, &authority, 30);
     CHECK((visitors = SSL_CTX_new(TLS_client_method())) != NULL);
     for (engine = 1; engine <= 2; engine++) {
-        const char *reason = NULL;
-        struct loop loop = {0};
-        struct net *net = engine == 1 ? net_uring_new(&loop, &reason) : NULL;
-        if (engine == 1 && net == NULL) {
-            fprintf(stderr, "only epoll: %s\n", reason);
+        if (!engine_is_there(engine))
             continue;
-        }
-        if (net != NULL)
-            net->free(net);
         test_all();
     }
     SSL_CTX_free(visitors);

@@ -9,6 +9,7 @@
 #include "loop/source.h"
 #include "loop/tls.h"
 #include "tests/tls_testing.h"
+#include "tests/worker_testing.h"
 #include "transport_testing.h"
 
 #define SAID_MAX (256u << 10)
@@ -46,28 +47,12 @@ static SSL_CTX *others; /* of the other ends that speak TLS */
 
 static void start(void)
 {
-    struct reactor_options options = {
-        .log = {.arena_bytes = 8u << 20, .epoch = 1, .session = 1, .acceleration = 1},
-        .request_bytes_max = 256u << 10, .event_bytes_max = 64u << 10, .memory_max = 4u << 20,
-        .workers = 1, .slices = 8, .slice_last = 7, .ring_size = 1, .peers = 3,
-        .connections_max = 10, .range_start = INT64_MIN, .auto_create = true, .engine = engine};
-    const char *error;
-    reactor = reactor_new(&options, &error);
-    CHECK(reactor != NULL);
-    const struct tls_options tls = options_of(&authority, 1000);
-    char why[TLS_WHY_BYTES];
-    CHECK(tls_set(&reactor->loop, &tls, why));
-    const int fd = memfd_create("segment", MFD_CLOEXEC);
-    CHECK(fd >= 0 && reactor_set_route(reactor, 0, 8, 0, "127.0.0.1:9300") == 0);
-    log_add_segment(reactor->log, 0, fd, 24u << 20);
-    log_open_generation(reactor->log, (const uint8_t *)"parents", 7);
+    reactor = worker_new(engine, &authority);
 }
 
 static void stop(void)
 {
-    const int fd = log_segment(reactor->log, 0)->fd;
-    reactor_free(reactor);
-    close(fd);
+    worker_free(reactor);
 }
 
 /* What Python would be told; of a replica's frames that is what they say. */
@@ -360,16 +345,8 @@ int main(void)
     make_certificate(&authority, NULL, 30);
     CHECK((others = SSL_CTX_new(TLS_client_method())) != NULL);
     for (engine = 1; engine <= 2; engine++) {
-        const char *reason = NULL;
-        if (engine == 1) {
-            struct loop loop = {0};
-            struct net *net = net_uring_new(&loop, &reason);
-            if (net == NULL) {
-                fprintf(stderr, "only epoll: %s\n", reason);
-                continue;
-            }
-            net->free(net);
-        }
+        if (!engine_is_there(engine))
+            continue;
         test_all(&sealed_transport);
         test_all(&trickle_transport);
         for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {

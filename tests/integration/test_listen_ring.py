@@ -1,19 +1,13 @@
 """Listening in a ring of three: at any broker to all slices, and on at another one when it dies."""
 
 import http.client
-import os
-import secrets
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hearing import Listening, until
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-
-from cluster import LocalCluster
+from joining import JoinedCluster, three
 
 pytestmark = pytest.mark.chaos
 
@@ -21,20 +15,8 @@ WHOLE = "/v1/topic/t/events"
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Three brokers, on addresses that nobody else has."""
-    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
-    hosts = tuple(f"{net}.{number + 1}" for number in range(3))
-    found = LocalCluster(tmp_path, hosts=hosts, tied=True)
-    found.write()
-    try:
-        for ordinal in range(3):
-            found.start(ordinal)
-        found.wait_ready()
-        yield found
-    finally:
-        for ordinal in range(3):
-            found.kill(ordinal)
+def cluster(tmp_path: Path) -> Iterator[JoinedCluster]:
+    yield from three(tmp_path)
 
 
 class Writer:
@@ -69,7 +51,7 @@ class Writer:
         return self.stored
 
 
-def test_on_at_another_broker_none_missing_and_none_twice(cluster: LocalCluster) -> None:
+def test_on_at_another_broker_none_missing_and_none_twice(cluster: JoinedCluster) -> None:
     writer = Writer(cluster.hosts[0])
     until(lambda: len(writer.stored) > 20)
     # Whole from the beginning, at two brokers; one of them dies.

@@ -73,6 +73,8 @@ def refused() -> None:
     barco.AsyncProducer(compress=None)  # type: ignore[arg-type]
     barco.read("trips", start="tomorrow")  # type: ignore[arg-type]
     barco.AsyncReader("trips", folow=True)  # type: ignore[call-arg]
+    barco.Pipeline("a", "b", "p", start="ealiest")  # type: ignore[arg-type]
+    barco.AsyncPipeline("a", "b", "p", batch_second=1)  # type: ignore[call-arg]
 
 
 def pipe() -> None:

@@ -1,9 +1,8 @@
 """The table of the API, of reading and hearing events without a group."""
 
+from barco.workers.http.base.messages import EVENT_STREAM
 from barco.workers.http.base.render import COLUMNS, CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
-
-EVENT_STREAM = "text/event-stream"
 
 MAX_BYTES = Parameter(
     "maxBytes",

@@ -12,6 +12,7 @@ from barco.client.base.settings import (
     parted,
 )
 from barco.client.enrolment import ConsumerOptions
+from barco.client.pipeline import PipelineOptions, PipelineSettings
 from barco.client.reader import ReaderOptions
 from barco.client.sender import ProducerOptions
 
@@ -20,10 +21,11 @@ from barco.client.sender import ProducerOptions
     (ProducerSettings, ProducerOptions),
     (ConsumerSettings, ConsumerOptions),
     (ReaderSettings, ReaderOptions),
+    (PipelineSettings, PipelineOptions),
 ])  # fmt: skip
 def test_every_option_and_no_other(settings: type, options: type) -> None:
     named = typing.get_type_hints(settings)
-    assert named.pop("token") is str
+    assert named.pop("token", str) is str, "of a pipeline it is a parameter of its own"
     assert named == typing.get_type_hints(options)
     assert set(named) == {field.name for field in dataclasses.fields(options)}
 

@@ -62,7 +62,7 @@ def record_batch(
         *(_cut(stored[each], low, high, rows) for each in _STORED),
     ]
     parts: Sequence[Any] = batch(count, columns)
-    return [bytes(each) for each in parts], position, first + high
+    return [memoryview(each).cast("B") for each in parts], position, first + high
 
 
 def _cut(

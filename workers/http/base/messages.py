@@ -16,6 +16,7 @@ from barco.model.access import EVERYBODY, User
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 PROBLEM = "application/problem+json"
+EVENT_STREAM = "text/event-stream"
 TEXT = "text/plain; charset=utf-8"
 
 PARAMETERS_MAX = 256

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from barco.errors import BarcoError, NotReadyError, RequestError, TopicNotFoundError
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import (
+    EVENT_STREAM,
     Request,
     Response,
     check_topic,
@@ -19,8 +20,6 @@ from barco.workers.http.base.render import CONSUME_FORMATS
 from barco.workers.http.handlers.read import Read, parse_cursor, parse_place
 from barco.workers.http.listening.feeds import Feed, Feeds, StreamsLike
 from barco.workers.http.listening.places import Place, offsets, parse_listed
-
-EVENT_STREAM = "text/event-stream"
 
 SLICES_MAX = 64
 """Of a topic that is heard as a whole: its ids have a place for each."""

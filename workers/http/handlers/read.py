@@ -83,7 +83,9 @@ def parse_place(text: str) -> str | int:
 def parse_time(text: str) -> int:
     """A time of RFC 3339 as microseconds since 1970."""
     try:
-        moment = datetime.fromisoformat(text[:_TIME_CHARACTERS_MAX])
+        if len(text) > _TIME_CHARACTERS_MAX:
+            raise ValueError("longer than any time")
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise RequestError("That is no time: 2026-01-31T12:00:00Z is one.") from None
     if moment.tzinfo is None:

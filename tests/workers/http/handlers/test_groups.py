@@ -201,6 +201,7 @@ async def test_a_seek_to_a_time_as_people_write_it() -> None:
         "2026-13-31T12:00:00Z",
         "2026-01-31T99",
         "2026-01-31T" + "0" * 9_999,
+        "2026-01-31T12:00:00." + "0" * 19 + "Z and more",
     ],
 )
 def test_what_is_no_time(to: str) -> None:
