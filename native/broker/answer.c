@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/decimal.h"
 #include "broker/access.h"
 #include "broker/keyed_runs.h"
 #include "broker/refusals.h"
@@ -181,7 +182,6 @@ static const char *reason(uint16_t status)
     }
 }
 
-/* sprintf costs more than the rest of a small answer: integers are written by hand. */
 static char *put_text(char *at, const char *text, size_t len)
 {
     memcpy(at, text, len);
@@ -189,18 +189,6 @@ static char *put_text(char *at, const char *text, size_t len)
 }
 
 #define PUT(at, literal) put_text(at, literal, sizeof(literal) - 1)
-
-static char *put_u64(char *at, uint64_t value)
-{
-    char digits[20];
-    int n = 0;
-    do
-        digits[n++] = (char)('0' + value % 10);
-    while ((value /= 10) != 0);
-    while (n > 0)
-        *at++ = digits[--n];
-    return at;
-}
 
 static char *put_i64(char *at, int64_t value)
 {

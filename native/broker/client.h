@@ -50,7 +50,6 @@ struct shown;
 struct client {
     struct guest guest;
     uint8_t state;
-    bool streaming; /* its last answer has no end */
     bool asks; /* its last request was one for the upper layer */
     size_t head_seen;
     struct request request;

@@ -1,4 +1,5 @@
 /* What many listeners hear, rendered once. */
+#define _GNU_SOURCE /* memrchr */
 #include "broker/feed.h"
 
 #include <assert.h>
@@ -7,6 +8,9 @@
 
 #include "base/urgent.h"
 #include "broker/access.h"
+
+static_assert(FEEDS_MAX * (FEED_BYTES + 2ull * FEED_BODY_BYTES) <= FEEDS_BYTES_MAX,
+              "without laggards all feeds have room");
 
 /* ---- bodies ---- */
 
@@ -40,20 +44,20 @@ static struct feed_body *body_make(struct feeds *feeds, const char *id, size_t i
     return body;
 }
 
-/* The id of the last event before `at`, else of the place where the text begins. */
-static const uint8_t *body_id(const struct feed_body *body, uint32_t at, size_t *len)
+/* Where the id of the last of some whole events is: a line before its data, which has no breaks. */
+static void note_last_id(struct feed_body *body, uint32_t from)
 {
-    /* Lines of data begin otherwise, and have no breaks in them. */
-    for (uint32_t line = at; line-- > body->id_len;) {
-        const uint8_t *text = body->bytes + line, *end;
-        if ((line > body->id_len && text[-1] != '\n') || at - line < 4 ||
-            memcmp(text, "id: ", 4) != 0 || (end = memchr(text, '\n', at - line)) == NULL)
-            continue;
-        *len = (size_t)(end - text) - 4;
-        return text + 4;
+    const uint8_t *start = body->bytes + from, *end = body->bytes + body->len;
+    while (end > start) {
+        const uint8_t *broken = memrchr(start, '\n', (size_t)(end - 1 - start));
+        const uint8_t *line = broken != NULL ? broken + 1 : start;
+        if (end - line > 4 && memcmp(line, "id: ", 4) == 0) {
+            body->last_id = (uint32_t)(line + 4 - body->bytes);
+            body->last_id_len = (uint32_t)(end - 1 - (line + 4));
+            return;
+        }
+        end = line;
     }
-    *len = body->id_len;
-    return body->bytes;
 }
 
 /* ---- lists ---- */
@@ -102,7 +106,9 @@ static void all_due(struct feed *feed)
 
 struct feed *feed_at(const struct reactor *reactor, uint64_t number)
 {
-    return reactor->feeds != NULL && number < FEEDS_MAX ? reactor->feeds->feeds[number] : NULL;
+    struct feed *feed =
+        reactor->feeds != NULL && number < FEEDS_MAX ? reactor->feeds->feeds[number] : NULL;
+    return feed != NULL && !feed->ending ? feed : NULL;
 }
 
 int feed_open(struct reactor *reactor, const char *id, size_t id_len)
@@ -152,31 +158,59 @@ static void leave_feed(struct hearer *hearer)
     hearer->body = NULL;
 }
 
-void feed_close(struct reactor *reactor, uint32_t number)
+static void feed_free(struct feeds *feeds, uint32_t number)
 {
-    struct feed *feed = feed_at(reactor, number);
-    assert(feed != NULL);
-    for (struct hearer *each = reactor->feeds->all, *next; each != NULL; each = next) {
-        next = each->next_all;
-        if (each->feed == feed)
-            conn_close(each->conn);
-    }
+    struct feed *feed = feeds->feeds[number];
     assert(feed->hearers == 0);
     while (feed->first != feed->last)
         drop_first(feed);
     feed->first->dropped = true;
     body_drop(feed->first);
+    feeds->ending -= feed->ending;
     free(feed);
-    reactor->feeds->feeds[number] = NULL;
-    reactor->feeds->count--;
+    feeds->feeds[number] = NULL;
+    feeds->count--;
+}
+
+void feed_close(struct reactor *reactor, uint32_t number)
+{
+    struct feed *feed = feed_at(reactor, number);
+    assert(feed != NULL);
+    feed->ending = true;
+    reactor->feeds->ending++;
+    if (feed->hearers == 0)
+        feed_free(reactor->feeds, number);
+}
+
+/* Lets some go of those whose feeds are ending, and frees what nobody is left of. */
+static void end_some(struct feeds *feeds)
+{
+    unsigned ended = 0;
+    for (struct hearer *each = feeds->all, *next; each != NULL && ended < HEARERS_ENDED_AT_ONCE;
+         each = next) {
+        next = each->next_all;
+        if (each->feed != NULL && each->feed->ending) {
+            ended++;
+            conn_close(each->conn);
+        }
+    }
+    for (uint32_t number = 0; number < FEEDS_MAX; number++) {
+        const struct feed *feed = feeds->feeds[number];
+        if (feed != NULL && feed->ending && feed->hearers == 0)
+            feed_free(feeds, number);
+    }
 }
 
 void feeds_free(struct reactor *reactor)
 {
+    struct feeds *feeds = reactor->feeds;
+    if (feeds == NULL)
+        return;
+    hearers_end(reactor);
     for (uint32_t number = 0; number < FEEDS_MAX; number++)
-        if (feed_at(reactor, number) != NULL)
-            feed_close(reactor, number);
-    free(reactor->feeds);
+        if (feeds->feeds[number] != NULL)
+            feed_free(feeds, number);
+    free(feeds);
     reactor->feeds = NULL;
 }
 
@@ -219,6 +253,7 @@ bool feed_push(struct reactor *reactor, uint32_t number, const char *id, size_t 
     /* Behind what may be being sent just now. */
     memcpy(last->bytes + last->len, text, len);
     last->len += (uint32_t)len;
+    note_last_id(last, last->len - (uint32_t)len);
     while (feed->first != feed->last && feed_end(feed) - feed->first->next->base >= FEED_BYTES)
         drop_first(feed);
     all_due(feed);
@@ -291,15 +326,20 @@ bool hearer_join(struct conn *conn, uint32_t number, uint64_t from)
     return true;
 }
 
-static void tell(struct hearer *hearer, uint8_t what, const uint8_t *id, size_t len)
+/* False: there is no memory for the id. */
+static bool tell(struct hearer *hearer, uint8_t what, const uint8_t *id, size_t len)
 {
+    uint8_t *kept = len > 0 ? malloc(len) : NULL;
+    if (len > 0 && kept == NULL)
+        return false;
     struct upcall *up = reactor_upcall(conn_reactor(hearer->conn), UPCALL_HEARER,
                                        hearer->request);
     up->status = what;
-    if (len > 0 && (up->head = malloc(len)) != NULL) {
-        memcpy(up->head, id, len);
-        up->head_len = (uint32_t)len;
-    }
+    if (len > 0)
+        memcpy(kept, id, len);
+    up->head = kept;
+    up->head_len = (uint32_t)len;
+    return true;
 }
 
 void hearer_tended(struct conn *conn)
@@ -342,8 +382,6 @@ static void send_piece(struct conn *conn, const void *bytes, size_t len,
 {
     conn_write_foreign(&conn->out_first, &conn->out_last, bytes, len, release, owner);
     conn->out_bytes += len;
-    if (conn->unsent != NULL)
-        *conn->unsent += len;
     client_of(conn)->hearer->beat_ms = conn->loop->now_ms;
     conn_mark_dirty(conn);
 }
@@ -366,11 +404,13 @@ static void serve(struct reactor *reactor, struct hearer *hearer)
     if (body->dropped && feed->first->base == body->base + (body->len - body->id_len))
         next = feed->first; /* only just */
     if (hearer->at == body->len && next == NULL) {
-        size_t len;
         assert(body->dropped);
-        const uint8_t *id = body_id(body, hearer->at, &len);
-        tell(hearer, HEARER_BEHIND, id, len);
+        const bool begun = body->last_id > 0;
+        const bool told = tell(hearer, HEARER_BEHIND, body->bytes + body->last_id,
+                               begun ? body->last_id_len : body->id_len);
         leave_feed(hearer);
+        if (!told)
+            conn_close(hearer->conn); /* it comes back with its id */
         return;
     }
     if (hearer->at == body->len) {
@@ -402,8 +442,11 @@ static int64_t due_in_us(const struct reactor *reactor, const struct feed *feed)
 bool hearers_serve(struct reactor *reactor)
 {
     struct feeds *feeds = reactor->feeds;
+    const bool ends = feeds != NULL && feeds->ending > 0;
+    if (ends)
+        end_some(feeds);
     if (feeds == NULL || feeds->hearers == 0)
-        return false;
+        return ends;
     unsigned left = HEARERS_PER_TURN;
     if (urgent_at(reactor->loop.monotonic_us))
         left /= 2; /* clients wait for appends */
@@ -411,13 +454,13 @@ bool hearers_serve(struct reactor *reactor)
     for (uint32_t i = 0; i < FEEDS_MAX && left > 0; i++) {
         struct feed *feed = feeds->feeds[feeds->next];
         feeds->next = (feeds->next + 1) % FEEDS_MAX;
-        while (feed != NULL && left > 0 && feed->due.first != NULL &&
+        while (feed != NULL && !feed->ending && left > 0 && feed->due.first != NULL &&
                due_in_us(reactor, feed) == 0) {
             serve(reactor, feed->due.first);
             left--;
         }
     }
-    return left < most;
+    return ends || left < most;
 }
 
 int64_t hearers_in_us(const struct reactor *reactor)
@@ -426,9 +469,11 @@ int64_t hearers_in_us(const struct reactor *reactor)
     int64_t soonest = INT32_MAX;
     if (feeds == NULL || feeds->hearers == 0)
         return soonest;
+    if (feeds->ending > 0)
+        return 0;
     for (uint32_t number = 0; number < FEEDS_MAX && soonest > 0; number++) {
         const struct feed *feed = feeds->feeds[number];
-        if (feed == NULL || feed->due.first == NULL)
+        if (feed == NULL || feed->ending || feed->due.first == NULL)
             continue;
         const int64_t in_us = due_in_us(reactor, feed);
         if (in_us < soonest)

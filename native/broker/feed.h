@@ -12,10 +12,10 @@
 #define FEEDS_MAX 256u             /* of a worker */
 #define FEED_BYTES (256u << 10)    /* of the newest text, that a feed keeps */
 #define FEED_BODY_BYTES (32u << 10)
-#define FEEDS_BYTES_MAX (64u << 20) /* of all bodies, also those that only slow listeners hold */
+#define FEEDS_BYTES_MAX (80u << 20) /* of all bodies, also those that only slow listeners hold */
 #define FEED_ID_BYTES_MAX 2048u    /* an id of an event, and of a place */
 #define HEARERS_PER_TURN 64u       /* are served in one turn of the loop; then others have theirs */
-#define HEARERS_ENDED_AT_ONCE 16u  /* when there is no room; closing costs the kernel much */
+#define HEARERS_ENDED_AT_ONCE 16u  /* closing costs the kernel much */
 #define HEARER_BEAT_MS 15000       /* a comment, when nothing else was sent for so long */
 /* A listener has the next text so long after the last one, for each that the feed has, and at most:
  * what came meanwhile goes with one call of the kernel. */
@@ -29,6 +29,7 @@ struct feed_body {
     uint32_t refs;
     uint32_t id_len; /* the id of the place where its text begins stands before that */
     uint32_t len, capacity;
+    uint32_t last_id, last_id_len; /* of the last event; 0: it has none yet */
     bool dropped;
     uint8_t bytes[];
 };
@@ -53,11 +54,13 @@ struct feed {
     struct feed_body *first, *last;
     struct hearers waiting, due; /* have all there is; have not */
     uint32_t hearers;
+    bool ending; /* it is gone for all but those that are being let go */
 };
 
 struct feeds {
     struct feed *feeds[FEEDS_MAX];
     uint32_t count, next; /* next: whose turn it is to be served */
+    uint32_t ending; /* feeds whose listeners are being let go */
     struct hearer *all;
     uint32_t hearers;
     uint64_t bytes; /* of bodies */
@@ -66,14 +69,14 @@ struct feeds {
 
 /* -1: there are too many, or there is no memory. The place is where its text begins. */
 int feed_open(struct reactor *reactor, const char *id, size_t id_len);
-/* Its listeners' connections are closed: they come back with their ids. */
+/* Its listeners' connections are closed, some in each turn: they come back with their ids. */
 void feed_close(struct reactor *reactor, uint32_t number);
 /* Adds whole events; `id` is the place before them. False: there is no room now, and some of those
  * that hold too much were ended. */
 bool feed_push(struct reactor *reactor, uint32_t number, const char *id, size_t id_len,
                const uint8_t *text, size_t len);
 void feeds_free(struct reactor *reactor);
-/* NULL: there is none of this number. */
+/* NULL: there is none of this number, or none any more. */
 struct feed *feed_at(const struct reactor *reactor, uint64_t number);
 
 /* How much text it had, and from where on it still has it. */
@@ -93,7 +96,7 @@ bool hearer_join(struct conn *conn, uint32_t number, uint64_t from);
 void hearer_tended(struct conn *conn);
 void hearer_beat(struct conn *conn, int64_t now_ms);
 void hearer_closed(struct conn *conn);
-/* Closes the connections of all: they go on elsewhere, with their ids. */
+/* Closes the connections of all, at once: the worker stops, and they go on elsewhere. */
 void hearers_end(struct reactor *reactor);
 /* Serves those whose turn it is. True: connections were made dirty. */
 bool hearers_serve(struct reactor *reactor);

@@ -114,15 +114,12 @@ static int64_t furthest_time(const struct reactor *reactor, const struct keyed_l
 /* A share that is too large for its log would be refused when others are stored already. */
 static bool shares_fit(const struct reactor *reactor, const struct keyed_body *body)
 {
-    static const uint32_t some[1];
-    static const struct batch_columns headed = {.hdr_len = some};
     for (uint32_t i = 0; i < body->share_count; i++) {
         const struct keyed_share *share = &body->shares[i];
         const struct run as_run = {.count = share->count,
                                    .bytes = share->keys_bytes + share->vals_bytes +
                                             share->hdrs_bytes,
-                                   .timestamp = body->timestamp,
-                                   .columns = share->hdrs_bytes > 0 ? &headed : NULL};
+                                   .timestamp = body->timestamp};
         if (run_bound(&as_run) > log_run_bound_max(reactor->log))
             return false;
     }

@@ -118,6 +118,7 @@ static inline bool is_for_event(const struct http1_slice *name)
 struct event_headers {
     struct headers_draft draft;
     bool asked;
+    bool wrong; /* one of CloudEvents' can be none; whether that matters is known at the end */
 };
 
 static uint16_t add_header(struct reactor *reactor, const struct http1_slice *field,
@@ -141,14 +142,19 @@ static uint16_t add_header(struct reactor *reactor, const struct http1_slice *fi
     return headers_add(&to->draft, &header) ? PROBLEM_NONE : PROBLEM_BAD_HEADER;
 }
 
-/* What CloudEvents say beside a body of several events is as ever: not looked at. */
-static uint16_t note_headers(const struct event_headers *from, struct produce *out)
+/* What CloudEvents say beside a body of several events is as ever: not looked at. Nor is it as long
+ * as the ring has brokers that can not keep it: whoever sends it never asked for headers. */
+static uint16_t note_headers(struct reactor *reactor, const struct event_headers *from,
+                             struct produce *out)
 {
+    const bool wanted = from->asked || out->no_value;
+    if (out->content != CONTENT_EVENT)
+        return wanted ? PROBLEM_BAD_HEADER : PROBLEM_NONE;
+    if (!wanted && (from->draft.len > 0 || from->wrong) && !reactor_takes_headers(reactor))
+        return PROBLEM_NONE;
+    if (from->wrong)
+        return PROBLEM_BAD_HEADER;
     out->headed = out->no_value || from->draft.len > 0;
-    if (out->content != CONTENT_EVENT) {
-        out->headed = false;
-        return from->asked || out->no_value ? PROBLEM_BAD_HEADER : PROBLEM_NONE;
-    }
     out->headers = from->draft.out;
     out->headers_len = (uint32_t)from->draft.len;
     return PROBLEM_NONE;
@@ -165,8 +171,9 @@ static uint16_t read_headers(struct conn *conn, const struct http1_request *head
         const struct http1_slice *value = &head->headers[i].value;
         if (is_for_event(name)) {
             const uint16_t problem = add_header(conn_reactor(conn), name, value, &event);
-            if (problem != PROBLEM_NONE)
+            if (problem != PROBLEM_NONE && name->p[2] != '-')
                 return problem;
+            event.wrong |= problem != PROBLEM_NONE;
             continue;
         }
         switch (name->len) {
@@ -213,7 +220,7 @@ static uint16_t read_headers(struct conn *conn, const struct http1_request *head
             break;
         }
     }
-    const uint16_t problem = note_headers(&event, out);
+    const uint16_t problem = note_headers(conn_reactor(conn), &event, out);
     return problem != PROBLEM_NONE ? problem : read_producer(conn, &producer, out);
 }
 

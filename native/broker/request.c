@@ -564,6 +564,8 @@ static void client_deadline(struct conn *conn, int64_t now_ms)
     int64_t age = now_ms - conn->since_ms;
     if (conn->sending && now_ms - conn->send_ms > SEND_DEADLINE_MS) {
         conn_close(conn);
+    } else if (client->hearer != NULL) {
+        hearer_beat(conn, now_ms); /* whatever came behind its request is not looked at */
     } else if (conn->blocked && now_ms - conn->blocked_ms > MEMORY_WAIT_MS) {
         conn->blocked = false;
         conn->blocked_ms = 0;
@@ -578,8 +580,6 @@ static void client_deadline(struct conn *conn, int64_t now_ms)
         time_out(conn, PROBLEM_TIMEOUT);
     } else if (client->state == STATE_DISCARD && age > SEND_DEADLINE_MS) {
         conn_close(conn); /* the refusal was sent long ago, its body never came */
-    } else if (client->hearer != NULL) {
-        hearer_beat(conn, now_ms);
     } else if (client->state == STATE_HEAD && has_no_slots(conn) && age > IDLE_DEADLINE_MS) {
         conn_close(conn);
     }
@@ -592,9 +592,11 @@ static void client_deadline(struct conn *conn, int64_t now_ms)
 static enum engaged client_engaged(const struct conn *conn)
 {
     const struct client *client = client_of(conn);
+    if (client->hearer != NULL)
+        return ENGAGED;
     if (client->state == STATE_LINGER)
         return ENGAGED_LEAVES;
-    if (client->state != STATE_HEAD || !has_no_slots(conn) || client->hearer != NULL)
+    if (client->state != STATE_HEAD || !has_no_slots(conn))
         return ENGAGED;
     return client->slot_end == 0 ? ENGAGED_NEVER : ENGAGED_NOT;
 }

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 
+#include "broker/client.h"
 #include "loop/output.h"
 
 /* Connections that go on at a time, and how often: a tenth of the loop's time at most. A loop that
@@ -99,8 +100,9 @@ uint64_t shed_answers(struct reactor *reactor, uint64_t bytes)
     for (size_t size = SHED_BYTES_MAX; size >= SHED_BYTES_MIN; size /= 2)
         for (struct conn *conn = reactor->loop.conns; conn != NULL && freed < bytes;
              conn = conn->next)
+            /* What a listener is sent has bounds of its own. */
             if (is_guest(conn) && !conn->closed && conn->out_bytes >= size &&
-                is_stalled(reactor, conn, STALL_MS)) {
+                client_of(conn)->hearer == NULL && is_stalled(reactor, conn, STALL_MS)) {
                 freed += conn->out_bytes;
                 reactor->shed++;
                 conn_close(conn);

@@ -66,9 +66,9 @@ void flush_slots(struct conn *conn)
 {
     struct client *client = client_of(conn);
     while (client->slot_first != client->slot_end && !conn->closed) {
-        if (client->streaming)
-            return; /* what it asked for behind that is not answered any more */
         struct slot *slot = slot_at(client, client->slot_first);
+        if (client->hearer != NULL && slot->kind != SLOT_STREAM)
+            return; /* what it asked for behind that is not answered any more */
         if (slot->kind == SLOT_OPEN) {
             if (slot->want_continue) {
                 slot->want_continue = false;
@@ -80,7 +80,6 @@ void flush_slots(struct conn *conn)
         bool close = slot->close && slot->kind != SLOT_STREAM;
         assert(slot->asked == NULL); /* who waits to be given up has no answer */
         answer_render(conn, slot);
-        client->streaming = slot->kind == SLOT_STREAM;
         slot_clear(conn, slot);
         client->slot_first++;
         if (close) {

@@ -79,12 +79,11 @@ void builder_free(struct group_builder *b)
 
 size_t run_bound(const struct run *run)
 {
-    /* Columns of words (one less where an event does not bring its own time, or none has headers),
-     * LZ4's worst case (1/255), and the frame of each chunk: header, topic, directory and padding,
-     * once for the run and once for each full chunk; a run may also cut the chunk that an earlier
-     * run began. */
-    const bool headed = run->columns != NULL && run->columns->hdr_len != NULL;
-    const size_t words = COLUMN_COUNT - COLUMN_BYTES_COUNT - (run->timestamp == 0) - !headed;
+    /* Columns of words (one less where an event does not bring its own time), LZ4's worst case
+     * (1/255), and the frame of each chunk: header, topic, directory and padding, once for the run
+     * and once for each full chunk; a run may also cut the chunk that an earlier run began. That
+     * run's events may have headers, and then these say that they have none. */
+    const size_t words = COLUMN_COUNT - COLUMN_BYTES_COUNT - (run->timestamp == 0);
     size_t raw = run->bytes + (size_t)run->count * words * sizeof(uint32_t);
     if (run->sealed)
         raw = run->batch->total_bytes;

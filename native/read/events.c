@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/decimal.h"
+
 static char *put(char *at, const char *text, size_t len)
 {
     memcpy(at, text, len);
@@ -13,18 +15,6 @@ static char *put_hex(char *at, uint64_t value, int digits)
 {
     while (digits-- > 0)
         *at++ = "0123456789abcdef"[value >> 4 * digits & 15];
-    return at;
-}
-
-static char *put_decimal(char *at, uint64_t value)
-{
-    char digits[20];
-    int n = 0;
-    do
-        digits[n++] = (char)('0' + value % 10);
-    while ((value /= 10) != 0);
-    while (n > 0)
-        *at++ = digits[--n];
     return at;
 }
 
@@ -40,9 +30,9 @@ size_t frame_events(const char *text, size_t len, uint64_t offset, uint32_t epoc
         offset++;
         at = put(at, "id: ", 4);
         at = put(at, id->before, id->before_len);
-        at = id->listed ? put_decimal(at, epoch) : put_hex(at, epoch, 8);
+        at = id->listed ? put_u64(at, epoch) : put_hex(at, epoch, 8);
         *at++ = id->listed ? '.' : '-';
-        at = id->listed ? put_decimal(at, offset) : put_hex(at, offset, 16);
+        at = id->listed ? put_u64(at, offset) : put_hex(at, offset, 16);
         at = put(at, id->behind, id->behind_len);
         at = put(at, "\ndata: ", 7);
         at = put(at, text, (size_t)(line_end - text));

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/decimal.h"
 #include "base/json.h"
 #include "format/headers.h"
 
@@ -32,13 +33,8 @@ static void put(struct sink *out, const void *text, size_t len)
 
 static void put_unsigned(struct sink *out, uint64_t value)
 {
-    char digits[20];
-    size_t at = sizeof digits;
-    do {
-        digits[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
-    put(out, digits + at, sizeof digits - at);
+    char digits[DECIMAL_MAX];
+    put(out, digits, (size_t)(put_u64(digits, value) - digits));
 }
 
 static void put_signed(struct sink *out, int64_t value)

@@ -13,7 +13,7 @@
 #include "codec_testing.h"
 
 #define TURNS_MAX 20000
-#define SLOW_MAX 80
+#define SLOW_MAX 96
 
 static struct reactor *reactor;
 static struct sockaddr_in at;
@@ -78,21 +78,25 @@ static void turn(void)
     take_news(NULL);
 }
 
-/* A client that asks, and is a listener then. */
-static struct conn *come(int *fd)
+/* A client that asks, with something behind it in one piece, and is a listener then. */
+static struct conn *come_with(int *fd, const char *behind_it)
 {
-    static const char ask[] = "GET /e HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    char ask[256];
+    const int ask_len = snprintf(ask, sizeof ask, "GET /e HTTP/1.1\r\nHost: localhost\r\n\r\n%s",
+                                 behind_it);
     static const char kind[] = "Content-Type: text/event-stream\r\n";
     const int small = 16 << 10;
     *fd = socket(AF_INET, SOCK_STREAM, 0);
     CHECK(setsockopt(*fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0);
     CHECK(connect(*fd, (struct sockaddr *)&at, sizeof at) == 0);
-    CHECK(send(*fd, ask, sizeof ask - 1, 0) == sizeof ask - 1);
+    CHECK(send(*fd, ask, (size_t)ask_len, 0) == ask_len);
     uint64_t request = 0;
     for (int n = 0; request == 0; n++) {
         CHECK(n < TURNS_MAX);
         reactor_run(reactor, 100000);
-        take_news(&request);
+        uint64_t news = 0;
+        take_news(&news);
+        request = request == 0 ? news : request;
     }
     struct conn *conn = loop_conn(&reactor->loop, request >> 24);
     CHECK(conn != NULL && hearer_begin(conn, request));
@@ -106,6 +110,8 @@ static struct conn *come(int *fd)
     conn_answer(conn, slot);
     return conn;
 }
+
+static struct conn *come(int *fd) { return come_with(fd, ""); }
 
 static uint32_t pushed; /* events so far */
 
@@ -266,6 +272,75 @@ static void test_a_slow_one_sends_what_it_began_and_is_told_where_it_is(void)
     CHECK(reactor->feeds->bytes == 0);
 }
 
+/* Closing costs the kernel much: those of a feed that ends go some at a time. */
+static void test_a_feed_that_ends_lets_few_go_in_a_turn(void)
+{
+    enum { MANY = 40 };
+    int fds[MANY];
+    const int feed = feed_open(reactor, "0", 1);
+    struct conn *last = NULL;
+    for (int i = 0; i < MANY; i++) {
+        last = come(&fds[i]);
+        if (i < MANY - 1)
+            CHECK(hearer_join(last, (uint32_t)feed, 0));
+    }
+    CHECK(push(feed, 100));
+    feed_close(reactor, (uint32_t)feed);
+    CHECK(feed_at(reactor, (uint32_t)feed) == NULL && !hearer_join(last, (uint32_t)feed, 0));
+    const int other = feed_open(reactor, "0", 1);
+    CHECK(other >= 0 && other != feed); /* its number is not free yet */
+    int turns = 0;
+    for (uint32_t before = reactor->feeds->hearers; before > 1; turns++) {
+        CHECK(turns < TURNS_MAX && reactor->feeds->ending == 1);
+        turn();
+        CHECK(before - reactor->feeds->hearers <= HEARERS_ENDED_AT_ONCE);
+        before = reactor->feeds->hearers;
+    }
+    CHECK(turns >= MANY / (int)HEARERS_ENDED_AT_ONCE && reactor->feeds->ending == 0);
+    CHECK(feed_open(reactor, "0", 1) == feed); /* now it is */
+    feed_close(reactor, (uint32_t)feed);
+    feed_close(reactor, (uint32_t)other);
+    CHECK(reactor->feeds->bytes == 0 && reactor->feeds->count == 0);
+    conn_close(last);
+    turn();
+    for (int i = 0; i < MANY; i++)
+        close(fds[i]);
+}
+
+/* What comes behind the request of a listener is not looked at, and takes no beat away. */
+static void test_beats_whatever_was_asked_behind(const char *behind_it)
+{
+    int fd;
+    char said[512];
+    size_t len = 0;
+    struct conn *conn = come_with(&fd, behind_it);
+    for (int n = 0; n < 50; n++)
+        turn();
+    for (int64_t later = 1; later <= 4; later++) { /* far beyond each deadline of a request */
+        conn->protocol->deadline(conn, reactor->loop.now_ms + later * 10 * HEARER_BEAT_MS);
+        for (int n = 0; n < 5; n++)
+            turn();
+        CHECK(client_of(conn)->hearer != NULL);
+    }
+    for (int n = 0; n < 200 && len < sizeof said - 1; n++) {
+        const ssize_t got = recv(fd, said + len, sizeof said - 1 - len, MSG_DONTWAIT);
+        len += got > 0 ? (size_t)got : 0;
+        turn();
+    }
+    said[len] = 0;
+    const char *at = strstr(said, ":\n\n");
+    CHECK(at != NULL && strstr(said, "HTTP/1.1") != NULL);
+    CHECK(strstr(strstr(said, "HTTP/1.1") + 1, "HTTP/1.1") == NULL); /* one answer */
+    close(fd);
+    /* It is not read from any more: its end is noticed by a beat at the latest. */
+    const uint32_t before = gone;
+    for (int64_t n = 5; gone == before; n++) {
+        CHECK(n < TURNS_MAX);
+        conn->protocol->deadline(conn, reactor->loop.now_ms + n * 10 * HEARER_BEAT_MS);
+        turn();
+    }
+}
+
 /* Each holds another body: together more than there may be. */
 static void test_those_who_hold_too_much_are_ended(void)
 {
@@ -311,6 +386,11 @@ int main(void)
         start(engine);
         test_all_hear_all_and_join_where_it_is_kept();
         test_a_slow_one_sends_what_it_began_and_is_told_where_it_is();
+        test_a_feed_that_ends_lets_few_go_in_a_turn();
+        test_beats_whatever_was_asked_behind("");
+        test_beats_whatever_was_asked_behind("GET /x HT");
+        test_beats_whatever_was_asked_behind("GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        test_beats_whatever_was_asked_behind("\x01\x02 nonsense\r\n\r\n");
         test_those_who_hold_too_much_are_ended();
         stop();
     }

@@ -499,6 +499,49 @@ static void test_headers_come_back(uint32_t quiet)
     lab_close(&lab);
 }
 
+/* One with headers and a time of its own, and many of which each is small, in one chunk that is not
+ * packed: each of these says then that it has no headers, in either order. */
+static void test_many_beside_one_with_headers(bool headed_first)
+{
+    enum { COUNT = 16000, KEY = 3 };
+    static const uint8_t headers[] = {1, 1, 1, 'a', '1'};
+    static uint32_t key_len[COUNT], val_len[COUNT];
+    static uint8_t keys[COUNT * KEY], vals[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        key_len[i] = KEY;
+        val_len[i] = 1;
+    }
+    const uint32_t one = 1, headers_len = sizeof headers;
+    const struct batch_columns with = {.count = 1, .val_len = &one, .hdr_len = &headers_len,
+                                       .vals = vals, .hdrs = headers, .vals_bytes = 1,
+                                       .hdrs_bytes = sizeof headers};
+    const struct batch_columns without = {.count = COUNT, .key_len = key_len, .val_len = val_len,
+                                          .keys = keys, .vals = vals, .keys_bytes = sizeof keys,
+                                          .vals_bytes = sizeof vals};
+    struct lab lab;
+    lab_open(&lab, DISK_BYTES, 1);
+    shard_topic_make(lab.shard, "both", 4)->compression = COMPRESSION_NONE;
+    settle(&lab);
+    struct run *headed = event(&lab, "both", 2, 0), *plain = event(&lab, "both", 2, 0);
+    headed->columns = &with;
+    headed->bytes = 1 + sizeof headers;
+    headed->timestamp = headed->max_timestamp = NOW - 1000000;
+    plain->columns = &without;
+    plain->count = COUNT;
+    plain->bytes = sizeof keys + sizeof vals;
+    const struct stream *stream = headed->stream;
+    const size_t bound = run_bound(headed) + run_bound(plain);
+    const uint64_t bytes = lab.log->group_bytes;
+    log_enqueue(lab.log, headed_first ? headed : plain);
+    log_enqueue(lab.log, headed_first ? plain : headed);
+    settle(&lab);
+    CHECK(stream->stable_offset == COUNT + 1);
+    if (headed_first) /* four columns of words for each */
+        CHECK(lab.log->group_bytes - bytes > COUNT * (KEY + 1 + 4 * sizeof(uint32_t)));
+    CHECK(lab.log->group_bytes - bytes <= bound + GROUP_ALIGN);
+    lab_close(&lab);
+}
+
 /* Lines behind the run: sizes that differ, and bytes that say which event they are of. LZ4 shrinks
  * them. */
 static struct run *lines(struct lab *lab, uint32_t count, uint32_t mean, uint64_t *seed)
@@ -604,6 +647,8 @@ int main(void)
     test_times_in_no_order(3LL * 365 * 86400 * 1000000 / 5000); /* three years */
     test_headers_come_back(0);
     test_headers_come_back(2500);
+    test_many_beside_one_with_headers(true);
+    test_many_beside_one_with_headers(false);
     test_values_come_back_as_they_were(COMPRESSION_DEFAULT, COMPRESSION_DEFAULT, true);
     test_values_come_back_as_they_were(COMPRESSION_NONE, COMPRESSION_DEFAULT, false);
     test_values_come_back_as_they_were(COMPRESSION_NONE, COMPRESSION_LZ4, true);

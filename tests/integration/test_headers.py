@@ -86,10 +86,11 @@ def test_no_value_is_stored_as_none(broker: RunningBroker) -> None:
 def test_without_any_nothing_is_another(broker: RunningBroker) -> None:
     """Not a word in answers, and chunks of the version that was there before."""
     assert send(broker, b"1", {}, {"partitionKey": "k"}).status == 200
-    assert send(broker, b"2\n3", {"Content-Type": NDJSON, "ce-id": "7"}).status == 200
+    for fields in ({"ce-id": "7"}, {"ce-id": "100%"}, {"ce-" + "n" * 200: "x"}):
+        assert send(broker, b"2\n3", {"Content-Type": NDJSON, **fields}).status == 200
     body = _native.batch_encode([b"4", b"5"], [b"a", b"b"])
     assert send(broker, body, {"Content-Type": BATCH}).status == 200
-    assert len(lines(broker)) == 5 and not any("headers" in line for line in lines(broker))
+    assert len(lines(broker)) == 9 and not any("headers" in line for line in lines(broker))
     assert versions(broker) == {1}
 
 
@@ -100,6 +101,8 @@ LONG = "x" * 16
     ("body", "fields"),
     [
         (b"1", {"Barco-Header-a": "%zz"}),
+        (b"1", {"ce-id": "100%"}),
+        (b"1", {"ce-" + "n" * 200: "x"}),
         (b"1", {"Barco-Header-a": "%4"}),
         (b"1", {"Barco-Header-" + "n" * 129: "x"}),
         (b"1", {"Barco-Header-a": "x" * (16 * KIB)}),
