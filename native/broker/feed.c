@@ -48,6 +48,7 @@ static struct feed_body *body_make(struct feeds *feeds, const char *id, size_t i
 static void note_last_id(struct feed_body *body, uint32_t from)
 {
     const uint8_t *start = body->bytes + from, *end = body->bytes + body->len;
+    assert(from >= body->id_len && end > start);
     while (end > start) {
         const uint8_t *broken = memrchr(start, '\n', (size_t)(end - 1 - start));
         const uint8_t *line = broken != NULL ? broken + 1 : start;
@@ -186,6 +187,7 @@ void feed_close(struct reactor *reactor, uint32_t number)
 static void end_some(struct feeds *feeds)
 {
     unsigned ended = 0;
+    assert(feeds->ending > 0 && feeds->ending <= feeds->count);
     for (struct hearer *each = feeds->all, *next; each != NULL && ended < HEARERS_ENDED_AT_ONCE;
          each = next) {
         next = each->next_all;
