@@ -211,6 +211,8 @@ class Engine:
         """As they are decided."""
         self._ahead: Positions = {}
         """Where what was processed since then ends."""
+        self._offered = False
+        """Whether a decision was asked for that stores what is staged."""
         self._read_bytes = self._read = 0
         self._begun_at = self._decided_at = time.monotonic()
         self._settled = True
@@ -227,17 +229,8 @@ class Engine:
             state = await self._finish()
             positions = state.positions if state is not None else {}
             await self._fill(positions)
-            claim = NotedState(self._owner, positions).packed()
-            try:
-                await self._writes.decide(self._batch + 1, claim)
-            except ConflictError:
-                continue  # The other one was faster once more.
-            self._batch += 1
-            self._positions = positions
-            with suppress(BarcoError):
-                await self._writes.abandon(self._batch)  # What the other has staged for it.
-            await self._begin()
-            return
+            if await self._claim(positions):
+                return
         raise PipelineError(f"others go on to start pipelines of the name {self._plan.name}")
 
     async def again(self, error: BarcoError) -> None:
@@ -247,19 +240,34 @@ class Engine:
         while True:
             try:
                 state = await self._finish()
-                break
+                if state is None or state.owner != self._owner:
+                    break
+                if await self._claim(state.positions):
+                    return
             except BarcoError as later:
                 if not later.retryable or time.monotonic() + pause > until:
                     raise
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_MAX_S)
-        if state is None or state.owner != self._owner:
-            raise PipelineFencedError(
-                f"another pipeline of the name {self._plan.name} was started, and goes on: this "
-                "one has stored nothing since then"
-            )
-        self._positions = state.positions
+        raise PipelineFencedError(
+            f"another pipeline of the name {self._plan.name} was started, and goes on: this one has"
+            " stored nothing since then"
+        )
+
+    async def _claim(self, positions: Positions) -> bool:
+        """Decides an empty batch, and begins the one behind it: what anybody has asked for before,
+        this engine too, and that is still on its way, comes too late then. False: it was first."""
+        try:
+            await self._writes.decide(self._batch + 1, NotedState(self._owner, positions).packed())
+        except ConflictError:
+            return False
+        self._batch += 1
+        self._positions = positions
+        self._settled = True
+        with suppress(BarcoError):
+            await self._writes.abandon(self._batch)  # What was staged for it.
         await self._begin()
+        return True
 
     async def _finish(self) -> NotedState | None:
         """What the last note says, when all that it decided is visible."""
@@ -322,6 +330,7 @@ class Engine:
         ring = await self._writes.ring()
         self._outputs = Outputs(attempt, ring, self._plan.sink, self._plan.compress)
         self._ahead = {}
+        self._offered = False
         self._read_bytes = self._read = 0
 
     # --- A batch ---------------------------------------------------------------------------------
@@ -388,6 +397,7 @@ class Engine:
             topic: {**cursors, **self._ahead.get(topic, {})}
             for topic, cursors in self._positions.items()
         }
+        self._offered = True
         await self._decide(NotedState(self._owner, positions, outputs.attempt.name, rows))
         if rows:
             await self._commit(outputs.attempt, rows)
@@ -427,11 +437,12 @@ class Engine:
     async def abandon(self) -> None:
         """What is staged is given up, as far as brokers answer at once; the rest expires.
 
-        The attempt's own batch, which is the one behind this engine's last decision: if another
-        has taken over, that one is its claim, and empty. What `_batch` says may be the other's by
-        then, and the batch behind it what the other is storing just now.
+        Not what a decision was asked for: it may be stored, whatever was answered. And of the
+        attempt's own batch, which is the one behind this engine's last decision: if another has
+        taken over, that one is its claim, and empty. What `_batch` says may be the other's by then,
+        and the batch behind it what the other is storing just now.
         """
-        if self._outputs is not None and self._ahead:
+        if self._outputs is not None and self._ahead and not self._offered:
             with suppress(BarcoError, TimeoutError):
                 async with asyncio.timeout(2.0):
                     await self._writes.abandon(self._outputs.attempt.batch)

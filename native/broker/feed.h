@@ -19,8 +19,8 @@
 #define HEARER_BEAT_MS 15000       /* a comment, when nothing else was sent for so long */
 /* A listener has the next text so long after the last one, for each that the feed has, and at most:
  * what came meanwhile goes with one call of the kernel. */
-#define PACE_US_EACH 9
-#define PACE_US_MAX 90000
+#define PACE_US_EACH 7
+#define PACE_US_MAX 65000
 
 struct feed_body {
     struct feed_body *next; /* NULL: the newest, or dropped */

@@ -15,7 +15,8 @@ import pytest
 from running import RunningBroker
 
 import barco
-from barco.client.piping import Engine
+from barco.client.piping import Engine, NotedState
+from barco.client.wire.staged import StagedWrites
 from barco.errors import BarcoError, TopicNotFoundError
 from barco.supervisor.tied import start_tied
 
@@ -281,26 +282,62 @@ def read_if_there(broker: RunningBroker) -> dict[bytes | None, list[int]]:
         return {}
 
 
+async def some(engine: Engine) -> None:
+    """Has it process some events, and stage what comes of them."""
+    while not engine.busy:
+        for event in await engine.next(5.0) or ():
+            engine.add(event, [same(event)])
+    await engine.stage()
+
+
+@pytest.mark.parametrize("step", ["decide", "commit"])
+def test_what_may_be_decided_is_not_given_up(
+    broker: RunningBroker, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal between the decision and its answer, or before the commit: nobody knows by then."""
+    produce(broker, 400)
+    real = StagedWrites.decide
+
+    async def decided(writes: StagedWrites, batch: int, note: str) -> None:
+        await real(writes, batch, note)
+        if NotedState.parse(note).rows:
+            raise asyncio.CancelledError
+
+    async def cut(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        engine = Engine(pipe(broker)._pipeline._plan(), follow=False)
+        await engine.start()
+        await some(engine)
+        if step == "decide":
+            monkeypatch.setattr(StagedWrites, "decide", decided)
+        else:
+            monkeypatch.setattr(StagedWrites, "commit", cut)
+        with pytest.raises(asyncio.CancelledError):
+            await engine.commit()
+        monkeypatch.undo()
+        await engine.abandon()
+        await engine.close()
+
+    asyncio.run(main())
+    pipe(broker).run(same, to_end=True)
+    assert by_key(broker) == expected(400)
+
+
 def test_who_is_fenced_takes_nothing_of_the_other_along(broker: RunningBroker) -> None:
     """It gave up the batch behind the last decided one, which was the other's, and just decided."""
     produce(broker, 400)
-
-    async def some(engine: Engine) -> None:
-        while not engine.busy:
-            for event in await engine.next(5.0) or ():
-                engine.add(event, [same(event)])
 
     async def main() -> None:
         plan = pipe(broker)._pipeline._plan()
         first, second = Engine(plan, follow=False), Engine(plan, follow=False)
         await first.start()
         await some(first)
-        await first.stage()
         await second.start()
         with pytest.raises(barco.PipelineFencedError):
             await first.again(BarcoError("somebody else was first"))
         await some(second)
-        await second.stage()
         await first.abandon()
         assert await second.commit() is not None
         await first.close()
