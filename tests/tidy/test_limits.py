@@ -4,6 +4,8 @@ import re
 from functools import cache
 
 from barco import limits
+from barco.workers.http.listening import places
+from barco.workers.shard import producers
 
 from . import native
 
@@ -61,6 +63,18 @@ def test_the_same_limit_in_both_languages() -> None:
             wrong.append(f"{file}: {name} is {value}, limits.{there} {getattr(limits, there)}")
     assert not wrong, "\n".join(wrong)
     assert compared >= OTHERWISE_NAMED.keys(), OTHERWISE_NAMED.keys() - compared
+
+
+BESIDE = {
+    "FEED_ID_BYTES_MAX": places.ID_BYTES_MAX,
+    "PRODUCER_NAME_MAX": producers.PRODUCER_NAME_MAX,
+}
+"""Of one room alone, by C's name: they stand where they are used."""
+
+
+def test_a_limit_of_one_room_is_the_same_in_both_languages() -> None:
+    found = {name: number(text) for _, name, text in defines() if name in BESIDE}
+    assert found == BESIDE
 
 
 def test_a_limit_stands_once_in_c() -> None:

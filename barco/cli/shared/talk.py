@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -142,6 +142,18 @@ def seconds(text: str) -> float:
     if not 0 <= value < 1e9:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return value
+
+
+def pause(least: float) -> Callable[[str], float]:
+    """For argparse: a time span of at least so many seconds."""
+
+    def parse(text: str) -> float:
+        found = seconds(text)
+        if found < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is less than {least:g} seconds")
+        return found
+
+    return parse
 
 
 def place(text: str) -> str:

@@ -76,7 +76,8 @@ def add_parser(subparsers: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--timeout", metavar="SECONDS", type=talk.seconds, default=5.0,
                         help="wait so long for an answer (default: %(default)g)")  # fmt: skip
-    parser.add_argument("--watch", metavar="SECONDS", type=_pause, nargs="?", const=1.0,
+    parser.add_argument("--watch", metavar="SECONDS", type=talk.pause(SECONDS_MIN), nargs="?",
+                        const=1.0,
                         help=f"look again and again (each second, or as given; {SECONDS_MIN:g} at"
                         " least)")  # fmt: skip
     parser.add_argument(
@@ -87,13 +88,6 @@ def add_parser(subparsers: Any) -> None:
                         help="preview: the ring of so many brokers")  # fmt: skip
     parser.add_argument("--workers", metavar="N", type=talk.count,
                         help="with --to: so many for each broker (default: as now)")  # fmt: skip
-
-
-def _pause(text: str) -> float:
-    seconds = talk.seconds(text)
-    if seconds < SECONDS_MIN:
-        raise argparse.ArgumentTypeError(f"{text!r} is less than {SECONDS_MIN:g} seconds")
-    return seconds
 
 
 def _file(text: str) -> str:

@@ -45,18 +45,12 @@ def add_parser(subparsers: Any) -> None:
         subparsers, "top", help="brokers, topics and groups on one screen, live",
         description=DESCRIPTION, epilog=EPILOG,
     )  # fmt: skip
-    parser.add_argument("--every", metavar="SECONDS", type=_pause, default=EVERY_SECONDS,
+    parser.add_argument("--every", metavar="SECONDS", type=talk.pause(SECONDS_MIN),
+                        default=EVERY_SECONDS,
                         help="look so often (default: %(default)g; 0.5 at least)")  # fmt: skip
     parser.add_argument("--once", action="store_true", help="print one screen and end")
     parser.add_argument("--timeout", metavar="SECONDS", type=talk.seconds, default=5.0,
                         help="wait so long for an answer (default: %(default)g)")  # fmt: skip
-
-
-def _pause(text: str) -> float:
-    seconds = talk.seconds(text)
-    if seconds < SECONDS_MIN:
-        raise argparse.ArgumentTypeError(f"{text!r} is less than {SECONDS_MIN:g} seconds")
-    return seconds
 
 
 def run(args: argparse.Namespace) -> int:
