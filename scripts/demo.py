@@ -470,6 +470,7 @@ def say_how_to_look(place: Place, ready: dict[str, Any]) -> None:
 The broker goes on (process {ready["pid"]}). Its data: {place.data}  Its log: {place.log}
 
 Look around:
+  http://{endpoint}/ in a browser; .venv/bin/barco top --endpoint {endpoint} in a terminal
   curl http://{endpoint}/status
   curl http://{endpoint}/v1/topics/{TOPIC}
   curl http://127.0.0.1:{ports["metrics"]}/metrics
