@@ -14,11 +14,14 @@ from barco.workers.groups.consumption import Consumption
 from barco.workers.groups.polls import PollRequest, Said, Written
 from barco.workers.groups.views import GroupView, Member
 from barco.workers.operations.access import AccessDesk
+from barco.workers.operations.groups import GroupDesk
 from barco.workers.operations.target import TargetDesk
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.neighbours import Neighbours
 from barco.workers.peers.ranges import RingRanges
 from barco.workers.peers.voices import Voices
+from barco.workers.queues.desk import QueueDesk
+from barco.workers.queues.queues import Queues
 from barco.workers.seams import (
     Gate,
     LogReaderLike,
@@ -45,11 +48,6 @@ LEADERS_ONLY = frozenset(
 """Operations on what only the leader has, or that write to the log."""
 Sealed = Callable[[], dict[str, Any] | None]
 Splits = Callable[[str, int, int, int], Awaitable[tuple[int, list[tuple[int, int]]]]]
-
-
-def _whose(args: Args) -> tuple[str, int]:
-    """Who begins a group, if it is new, and how many of them that user may have."""
-    return args.get("user", ""), args.get("most", 0)
 
 
 async def _no_splits(
@@ -160,10 +158,22 @@ class ShardService:
             part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
         self.notes = Notes(reactor, self.appends, self.slices, now_us)
+        self.queues = Queues(
+            reactor,
+            reads=self.reads,
+            appends=self.appends,
+            waiters=self.waiters,
+            consumption=self.consumption,
+            first_slice=self.first_slice,
+            now_us=now_us,
+        )
+        self.groups = GroupDesk(self.consumption, self.queues, self.reads, self.first_slice)
         self.topics.on_deleted = self.staging.topic_deleted
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
         self._beyond: dict[str, Callable[[Args], Awaitable[Any]]] = {}
+        leased = QueueDesk(self.queues, self.reads, lambda: self.gate.serves_consumers())
+        self.extend(leased.operations())
 
     @property
     def voices(self) -> Voices:
@@ -184,15 +194,11 @@ class ShardService:
             **self.target.operations(),
             **self.access.operations(),
             **self.notes.operations(),
+            **self.groups.operations(),
             **producers.operations(self.reactor, self.first_slice, lambda: self.leading),
             "ping": self._ping,
             "standing": self._standing,
             "leaders": self._leaders,
-            "start_group": self._start_group,
-            "groups": self._groups,
-            "positions": self._positions,
-            "seek": self._seek,
-            "forget": self._forget,
             "read": self._read,
             "plan": self._plan,
             "topics": self._topics,
@@ -217,6 +223,7 @@ class ShardService:
         self.notes.close()
         self.target.close()
         self.access.close()
+        self.queues.close()
         self.consumption.close()
         self.waiters.wake()
 
@@ -228,6 +235,7 @@ class ShardService:
         self.target.open()
         self.access.open()
         self.consumption.open(epoch)
+        self.queues.open(epoch)
         self.staging.open(self.topics.deleted())
         self.notes.open()
 
@@ -348,37 +356,6 @@ class ShardService:
     async def _revoke(self, args: Args) -> None:
         self.consumption.revoke((args["consumer"], args["session"]), args["delivery"])
 
-    async def _start_group(self, args: Args) -> None:
-        slots = [(topic, index) for topic in args["topics"] for index in self.slices]
-        await self.consumption.start_group(args["group"], slots, args["start"], *_whose(args))
-
-    async def _groups(self, args: Args) -> list[str]:
-        return self.consumption.groups()
-
-    async def _positions(self, args: Args) -> list[dict[str, Any]]:
-        found = await self.consumption.positions(args["group"])
-        return [{**each, "slice": self.first_slice + each["slice"]} for each in found]
-
-    async def _seek(self, args: Args) -> dict[int, int]:
-        topic, to = args["topic"], args["to"]
-        offsets: dict[int, int] = {}
-        for index in self.slices:
-            start, end = self.reads.bounds(topic, index)
-            if isinstance(to, dict):
-                if (number := self.first_slice + index) in to:
-                    offsets[index] = min(max(start, to[number]), end)
-            elif to == "earliest":
-                offsets[index] = start
-            elif to == "latest":
-                offsets[index] = end
-            else:
-                offsets[index] = await self.reads.at_timestamp(topic, index, int(to))
-        await self.consumption.seek(args["group"], topic, offsets, *_whose(args))
-        return offsets
-
-    async def _forget(self, args: Args) -> int:
-        return await self.consumption.forget(args["group"])
-
     # --- Events ----------------------------------------------------------------------------------
 
     async def _read(self, args: Args) -> dict[str, Any]:
@@ -494,6 +471,6 @@ class ShardService:
         stats = self.reactor.stats() | self.more_stats() | self.staging.stats()
         stats["internal_events_skipped"] = internal.skipped()
         stats["long_polls_waiting"] = len(self.waiters)
-        stats["group_offsets"] = self.consumption.cursor_count
+        stats["group_offsets"] = self.consumption.cursor_count + len(self.queues)
         stats["consumers_registered"] = self.membership.member_count
         return stats
