@@ -102,7 +102,7 @@ class Leased(NamedTuple):
     epoch: int
     start: int
     end: int
-    count: int
+    times: int
     """How many times each of them was given, this one included."""
 
     @property
@@ -113,7 +113,7 @@ class Leased(NamedTuple):
     @property
     def name(self) -> str:
         """As clients give it back."""
-        first = f"{self.prefix}{self.start}.{self.count}"
+        first = f"{self.prefix}{self.start}.{self.times}"
         return first if self.end == self.start + 1 else f"{first}.{self.end - self.start}"
 
 

@@ -101,7 +101,9 @@ QUEUE_ROUTES = (
         (
             _TOPIC,
             Parameter(
-                "max", f"How many: {LEASED_DEFAULT} if not given, {LEASED_MAX:,} at most.", "integer"
+                "max",
+                f"How many: {LEASED_DEFAULT} if not given, {LEASED_MAX:,} at most.",
+                "integer",
             ),
             Parameter(
                 "leaseMs", "For how long: the queue's leaseMs at most, and if not given.", "integer"

@@ -143,7 +143,7 @@ class QueueDesk:
         start, cost = run.start, 0
         if extents and extents[-1].start <= start < extents[-1].end:  # In a chunk that is here.
             stop = min(run.end, extents[-1].end)
-            given.append(Run(start, stop, run.count))
+            given.append(Run(start, stop, run.times))
             start = stop
         while start < run.end and (cost < budget or not given):
             extent = await self._reads.read(
@@ -159,7 +159,7 @@ class QueueDesk:
                 start = extent.start
             if start < run.end:
                 stop = min(run.end, extent.end)
-                given.append(Run(start, stop, run.count))
+                given.append(Run(start, stop, run.times))
                 extents.append(extent)
                 cost += extent.cost
                 start = stop

@@ -71,8 +71,6 @@ def read_slot(value: Mapping[str, Any]) -> tuple[Name, str, QueueSettings, Kept,
         return None
     read = internal.typed({"by": ""} | dict(value), _KINDS)
     given = value[QUEUE]
-    if not isinstance(given, dict) or not isinstance(given.get("settings"), list):
-        raise ValueError("no queue")
     settings = QueueSettings.read(given["settings"])
     name = (read["group"], read["topic"], read["slice"])
     return name, read["by"], settings, kept_of(read["offset"], given), read["ts"]

@@ -37,7 +37,8 @@ class Run(NamedTuple):
 
     start: int
     end: int
-    count: int
+    times: int
+    """How often each of them was given, this time included."""
 
 
 @dataclass(slots=True, eq=False)
@@ -248,7 +249,7 @@ class Window:
             count = self._counts.get(at, 0) + 1
             if at >= self.reserved:
                 break
-            if found and found[-1].end == at and found[-1].count == count:
+            if found and found[-1].end == at and found[-1].times == count:
                 found[-1] = Run(found[-1].start, at + 1, count)
             elif len(found) == RUNS_MAX:
                 break
@@ -331,17 +332,17 @@ class Window:
         """Not done: to be given again, after a delay, or to the dead letters. `known`: by the lease
         of this leader; else by one of a leader before. Returns those that are somebody else's."""
         lost: list[Run] = []
-        pause = self.settings.pause_ms(run.count) if delay is None else delay
-        last = 0 < self.settings.deliveries <= run.count
+        pause = self.settings.pause_ms(run.times) if delay is None else delay
+        last = 0 < self.settings.deliveries <= run.times
         for at in range(run.start, run.end):
-            if not self._is_with(at, run.count, known):
-                _add(lost, at, run.count)
+            if not self._is_with(at, run.times, known):
+                _add(lost, at, run.times)
                 continue
             self._let_go(at)
-            self._counts[at] = max(run.count, self._counts.get(at, 0))
+            self._counts[at] = max(run.times, self._counts.get(at, 0))
             if last:
                 self._mark(at, at + 1, DYING)
-                self.dying[at] = (run.count, reason)
+                self.dying[at] = (run.times, reason)
             elif pause:
                 self._delay(at, at + 1, now + pause)
             else:
@@ -351,21 +352,21 @@ class Window:
     def release(self, run: Run) -> None:
         """It never reached who it was for: as if it had not been given."""
         for at in range(run.start, run.end):
-            if self._is_with(at, run.count, True):
+            if self._is_with(at, run.times, True):
                 self._let_go(at)
                 self._free_again(at)
 
     def extend(self, run: Run, until: int) -> list[Run]:
         """Longer with who has it; returns those that are somebody else's."""
         lost: list[Run] = []
-        lease = _Lease(until, run.count, 0)
+        lease = _Lease(until, run.times, 0)
         for at in range(run.start, run.end):
-            if self._is_with(at, run.count, True):
+            if self._is_with(at, run.times, True):
                 self._let_go(at)
                 self._leases[at] = lease
                 lease.left += 1
             else:
-                _add(lost, at, run.count)
+                _add(lost, at, run.times)
         if lease.left:
             self._ends_later(run.start, run.end, lease)
         return lost

@@ -9,13 +9,14 @@ from barco.model.queues import RUNS_MAX, WINDOW_MAX, QueueSettings
 from barco.workers.queues.window import COUNTS_KEPT, Kept, Run, Window, kept_of
 
 FOREVER = 2**40
+DEFAULT = QueueSettings()
 
 
 def events(runs: list[Run]) -> list[int]:
     return [at for run in runs for at in range(run.start, run.end)]
 
 
-def opened(settings: QueueSettings = QueueSettings(), room: int = 10**6) -> Window:
+def opened(settings: QueueSettings = DEFAULT, room: int = 10**6) -> Window:
     window = Window(settings, 0)
     window.reserved = room
     return window
@@ -69,7 +70,7 @@ def test_against_a_table(seed: int, ordered: bool) -> None:
             assert events(runs) == may[: max(0, min(most, room))]
             for run in runs:
                 for at in range(run.start, run.end):
-                    model.lease(at, until, run.count)
+                    model.lease(at, until, run.times)
             leases += runs
         elif what < 0.75 and leases:
             run = leases.pop(chance.randrange(len(leases)))
@@ -84,10 +85,10 @@ def test_against_a_table(seed: int, ordered: bool) -> None:
             left = set(range(run.start, run.end)) - set(events(lost))
             for at in range(run.start, run.end):
                 row = model.rows[at]
-                mine = row.state == "leased" and row.leased == run.count
+                mine = row.state == "leased" and row.leased == run.times
                 assert mine == (at in left), (at, row)
                 if mine:
-                    model.back(at, run.count, now, delay)
+                    model.back(at, run.times, now, delay)
         elif what < 0.95 and leases:
             run = chance.choice(leases)
             lost = window.extend(run, now + 40)
@@ -99,7 +100,7 @@ def test_against_a_table(seed: int, ordered: bool) -> None:
             window.release(run)
             for at in range(run.start, run.end):
                 row = model.rows[at]
-                if row.state == "leased" and row.leased == run.count:
+                if row.state == "leased" and row.leased == run.times:
                     row.state = "free"
         done = model.done()
         assert window.base == next((n for n in range(501) if n not in done), 0)
@@ -190,7 +191,7 @@ def acked(window: Window) -> set[int]:
 def test_counts_survive() -> None:
     settings = QueueSettings(lease_ms=100, deliveries=9, dead="d")
     window = opened(settings)
-    (run,) = window.take(5, 100, 5)
+    (_run,) = window.take(5, 100, 5)
     window.give_back(Run(2, 3, 1), 0, delay=5000, reason="r", known=True)
     window.give_back(Run(3, 4, 1), 0, delay=0, reason="r", known=True)
     (again,) = window.take(1, 100, 5)
@@ -238,7 +239,7 @@ def test_late() -> None:
     (run,) = window.take(2, 10, 2)
     window.due(10)
     (again,) = window.take(2, 20, 2)
-    assert again.count == 2
+    assert again.times == 2
     assert window.give_back(run, 10, reason="r", known=True) == [Run(0, 2, 1)]
     assert window.extend(run, 99) == [Run(0, 2, 1)]
     assert window.acknowledge(0, 2) and not window.acknowledge(0, 2)
@@ -254,7 +255,7 @@ def test_the_value_is_bounded() -> None:
                     window.acknowledge(at, at + 1)
                 else:
                     window.give_back(
-                        Run(at, at + 1, run.count), 0, delay=86_400_000, reason="", known=True
+                        Run(at, at + 1, run.times), 0, delay=86_400_000, reason="", known=True
                     )
     for _ in range(300):
         if not window.take(100, FOREVER, 10**6):
@@ -301,7 +302,7 @@ def test_dead_letters() -> None:
     window = opened(settings)
     for turn in (1, 2):
         (run,) = window.take(1, 10 * turn, 1)
-        assert run.count == turn
+        assert run.times == turn
         window.due(10 * turn)
     assert window.dying == {0: (2, "expired")} and window.take(1, 99, 1) == []
     kept = window.kept(20, gone=(0,))

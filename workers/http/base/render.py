@@ -189,21 +189,21 @@ def _lease_of(run: Run) -> str:
     if (leased := run.extent.leased) is None:
         return ""
     leased = leased._replace(start=run.start, end=run.end)
-    return f'"lease":"{leased.name}","deliveries":{leased.count},'
+    return f'"lease":"{leased.name}","deliveries":{leased.times},'
 
 
 async def _render_ndjson(found: Sequence[Run], budget: _Budget) -> list[Part]:
     parts: list[Part] = []
     for run in found:
         token, leased = run.token, run.extent.leased
-        id, count = (leased.prefix, leased.count) if leased is not None else (None, 0)
+        before, times = (leased.prefix, leased.times) if leased is not None else (None, 0)
 
         def lines(
             step: Sequence[Chunk],
             at: int,
             end: int,
             most: int,
-            more: tuple[int, str | None, int] = (token, id, count),
+            more: tuple[int, str | None, int] = (token, before, times),
         ) -> tuple[bytes, int]:
             return _native.render_ndjson(step, at, end, more[0], most, *more[1:])
 

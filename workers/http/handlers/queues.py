@@ -103,7 +103,9 @@ class QueueRoutes:
         settings = _settings(request)
         await self._context.membership.refresh()
         if group in self._context.membership.groups():
-            raise ConflictError("The group has members, who poll: a queue needs a group of its own.")
+            raise ConflictError(
+                "The group has members, who poll: a queue needs a group of its own."
+            )
         if not self._context.options.auto_create:
             for topic in topics:
                 if not await self._context.topic_exists(topic, patient=True):
