@@ -25,6 +25,8 @@ COMMANDS = (
     "spark-load",
     "topics",
     "groups",
+    "queue",
+    "dead",
     "users",
     "status",
     "top",

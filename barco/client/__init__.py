@@ -7,7 +7,7 @@ from barco.client.outputs import Output
 from barco.client.pipeline import AsyncPipeline, Pipeline, PipelineOptions
 from barco.client.piping import PipelineError, PipelineFencedError, PipelineProgress
 from barco.client.producer import AsyncProducer, Producer
-from barco.client.queue import AsyncQueue, Job, Queue
+from barco.client.queue import AsyncQueue, Queue, QueueEvent
 from barco.client.reader import AsyncReader, ReaderOptions, read
 from barco.client.sender import ProducerOptions
 from barco.client.wire.access import Access
@@ -27,7 +27,6 @@ __all__ = [
     "Consumer",
     "ConsumerOptions",
     "Event",
-    "Job",
     "Output",
     "Pipeline",
     "PipelineError",
@@ -37,6 +36,7 @@ __all__ = [
     "Producer",
     "ProducerOptions",
     "Queue",
+    "QueueEvent",
     "ReaderOptions",
     "read",
 ]

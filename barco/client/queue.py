@@ -32,7 +32,7 @@ WAIT_S_MAX = 30.0
 """Of one request that waits for events."""
 
 
-class QueueSettings(TypedDict, total=False):
+class QueueTerms(TypedDict, total=False):
     """How a queue is made: see `Queue.make`."""
 
     start: Literal["earliest", "latest"]
@@ -44,7 +44,18 @@ class QueueSettings(TypedDict, total=False):
     dead: str
 
 
-class Job(NamedTuple):
+_TERMS = {
+    "max_in_flight": ("maxInFlight", 1),
+    "lease_seconds": ("leaseMs", 1000),
+    "ordered": ("ordered", 0),
+    "max_deliveries": ("maxDeliveries", 1),
+    "retry_seconds": ("retryMs", 1000),
+    "dead": ("dead", 0),
+}
+"""As HTTP has them, and how many of its units make one of ours."""
+
+
+class QueueEvent(NamedTuple):
     """An event that this program has, for a while."""
 
     event: Event
@@ -97,7 +108,7 @@ class AsyncQueue:
         self._directory = Directory(access)
         self._pool = Pool(access, connections_max=4)
         self._ring: Placement | None = None
-        self._mine: dict[str, Job] = {}
+        self._mine: dict[str, QueueEvent] = {}
         self._closed = False
         self._started = False
 
@@ -111,7 +122,7 @@ class AsyncQueue:
         self._ring, self._started = brokers.ring, True
         return self
 
-    async def make(self, **settings: Unpack[QueueSettings]) -> dict[str, Any]:
+    async def make(self, **settings: Unpack[QueueTerms]) -> dict[str, Any]:
         """Makes the group a queue of the topic, or gives it other settings: all that are not given
         are as they are if never said.
 
@@ -123,18 +134,18 @@ class AsyncQueue:
         start = settings.get("start", "earliest")
         query = {"type": "queue", "topic": self.topic}
         query["onNewGroup"] = "startFromLatest" if start == "latest" else "startFromEarliest"
-        names = (("max_in_flight", "maxInFlight"), ("max_deliveries", "maxDeliveries"))
-        query |= {told: str(settings[name]) for name, told in names if name in settings}  # type: ignore[literal-required]
-        for name, told in (("lease_seconds", "leaseMs"), ("retry_seconds", "retryMs")):
-            if name in settings:
-                query[told] = str(round(1000 * settings[name]))  # type: ignore[literal-required]
-        query |= {name: str(settings[name]) for name in ("ordered", "dead") if name in settings}  # type: ignore[literal-required]
+        for name, value in settings.items():
+            told, factor = _TERMS.get(name, ("", 0))
+            if told:
+                query[told] = str(
+                    round(factor * value) if isinstance(value, int | float) else value
+                )
         target = f"/v1/groups/{quote(self.group, safe='')}?{urlencode(query)}"
         answer = await self._insist(Request("PUT", target))
         document: dict[str, Any] = json.loads(answer.body)
         return document
 
-    async def lease(self, most: int = LEASED_DEFAULT, wait_s: float = 0.0) -> list[Job]:
+    async def lease(self, most: int = LEASED_DEFAULT, wait_s: float = 0.0) -> list[QueueEvent]:
         """Up to so many events; waits so long for the first one. [] if there is none."""
         self._check()
         deadline = time.monotonic() + wait_s
@@ -157,19 +168,19 @@ class AsyncQueue:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, PAUSE_MAX_S)
 
-    async def ack(self, *jobs: Job) -> None:
+    async def ack(self, *jobs: QueueEvent) -> None:
         """Done, durably: nobody gets them again. It can come late."""
         await self._tell("ack", jobs)
 
     async def nack(
-        self, *jobs: Job, delay_s: float | None = None, reason: str | None = None
+        self, *jobs: QueueEvent, delay_s: float | None = None, reason: str | None = None
     ) -> None:
-        """Not done: somebody gets them again, after the delay. ConflictError names in `events` those
-        whose time was over."""
+        """Not done: somebody gets them again, after the delay. ConflictError: its `events` are
+        those whose time was over."""
         more: dict[str, Any] = {} if delay_s is None else {"delayMs": round(1000 * delay_s)}
         await self._tell("nack", jobs, more | ({} if reason is None else {"reason": reason}))
 
-    async def extend(self, *jobs: Job, seconds: float | None = None) -> None:
+    async def extend(self, *jobs: QueueEvent, seconds: float | None = None) -> None:
         """Keeps them for so long from now on. ConflictError as of `nack`."""
         more = {} if seconds is None else {"leaseMs": round(1000 * seconds)}
         await self._tell("extend", jobs, more, keep=True)
@@ -188,7 +199,7 @@ class AsyncQueue:
             self._pool.close()
             self._directory.close()
 
-    async def __aiter__(self) -> AsyncIterator[Job]:
+    async def __aiter__(self) -> AsyncIterator[QueueEvent]:
         """Events for ever."""
         while True:
             for job in await self.lease(wait_s=WAIT_S_MAX):
@@ -216,7 +227,7 @@ class AsyncQueue:
         given = urlencode({"topic": self.topic, **query})
         return f"/v1/queue/{quote(self.group, safe='')}/{what}?{given}"
 
-    async def _lease(self, most: int, wait_s: float) -> list[Job]:
+    async def _lease(self, most: int, wait_s: float) -> list[QueueEvent]:
         query = {"max": str(most), "waitMs": str(int(1000 * wait_s))}
         if self._lease_seconds is not None:
             query["leaseMs"] = str(round(1000 * self._lease_seconds))
@@ -232,7 +243,7 @@ class AsyncQueue:
         self._mine |= {job.id: job for job in jobs}
         return jobs
 
-    def _jobs(self, events: Iterable[Event], runs: Iterable[Leased]) -> list[Job]:
+    def _jobs(self, events: Iterable[Event], runs: Iterable[Leased]) -> list[QueueEvent]:
         """The events that are meant: chunks have others around them."""
         of = {
             (run.slice, at): Leased(run.slice, run.epoch, at, at + 1, run.times)
@@ -243,7 +254,7 @@ class AsyncQueue:
         for event in events:
             leased = of.pop((self._number(event), event.offset), None)
             if leased is not None:
-                jobs.append(Job(event, leased.name, leased.times))
+                jobs.append(QueueEvent(event, leased.name, leased.times))
         if of:
             raise BadAnswerError(f"{len(of)} events of a lease did not come")
         return jobs
@@ -258,7 +269,7 @@ class AsyncQueue:
     async def _tell(
         self,
         what: str,
-        jobs: Iterable[Job],
+        jobs: Iterable[QueueEvent],
         more: Mapping[str, Any] | None = None,
         *,
         keep: bool = False,
@@ -330,23 +341,25 @@ class Queue:
             self._thread.close()
             raise
 
-    def make(self, **settings: Unpack[QueueSettings]) -> dict[str, Any]:
+    def make(self, **settings: Unpack[QueueTerms]) -> dict[str, Any]:
         """Makes the group a queue of the topic: see AsyncQueue."""
         return self._thread.run(self._queue.make(**settings))
 
-    def lease(self, most: int = LEASED_DEFAULT, wait_s: float = 0.0) -> list[Job]:
+    def lease(self, most: int = LEASED_DEFAULT, wait_s: float = 0.0) -> list[QueueEvent]:
         """Up to so many events; waits so long for the first one. [] if there is none."""
         return self._thread.run(self._queue.lease(most, wait_s))
 
-    def ack(self, *jobs: Job) -> None:
+    def ack(self, *jobs: QueueEvent) -> None:
         """Done, durably."""
         self._thread.run(self._queue.ack(*jobs))
 
-    def nack(self, *jobs: Job, delay_s: float | None = None, reason: str | None = None) -> None:
+    def nack(
+        self, *jobs: QueueEvent, delay_s: float | None = None, reason: str | None = None
+    ) -> None:
         """Not done: somebody gets them again, after the delay."""
         self._thread.run(self._queue.nack(*jobs, delay_s=delay_s, reason=reason))
 
-    def extend(self, *jobs: Job, seconds: float | None = None) -> None:
+    def extend(self, *jobs: QueueEvent, seconds: float | None = None) -> None:
         """Keeps them for so long from now on."""
         self._thread.run(self._queue.extend(*jobs, seconds=seconds))
 
@@ -359,7 +372,7 @@ class Queue:
         finally:
             self._thread.close()
 
-    def __iter__(self) -> Iterator[Job]:
+    def __iter__(self) -> Iterator[QueueEvent]:
         """Events for ever."""
         while True:
             yield from self.lease(wait_s=WAIT_S_MAX)

@@ -15,7 +15,7 @@ from barco.errors import RequestError
 from barco.types import KiB
 
 WINDOW_MAX = 16_384
-"""Events of a slice from the oldest that is not acknowledged to the furthest that was handed out."""
+"""Events of a slice from the oldest that is not acknowledged to the last that was handed out."""
 
 IN_FLIGHT_DEFAULT, IN_FLIGHT_MAX = 1_000, 10_000
 """Handed out of one slice and neither acknowledged nor given back."""
@@ -137,7 +137,7 @@ def parse_leases(names: Iterable[Any]) -> list[Leased]:
 
 
 def by_slice(runs: Iterable[Leased]) -> Mapping[int, list[Leased]]:
-    """The same, by slice."""
+    """What is of each slice."""
     found: dict[int, list[Leased]] = {}
     for run in runs:
         found.setdefault(run.slice, []).append(run)

@@ -42,7 +42,7 @@ def queue() -> None:
     with barco.Queue("trips", "g", lease_seconds=10) as queue:
         assert_type(queue, barco.Queue)
         assert_type(queue.make(ordered="key", max_deliveries=3), dict[str, Any])
-        assert_type(queue.lease(10, wait_s=1), list[barco.Job])
+        assert_type(queue.lease(10, wait_s=1), list[barco.QueueEvent])
         for job in queue:
             assert_type(job.event, barco.Event)
             assert_type(job.deliveries, int)

@@ -158,22 +158,26 @@ class ShardService:
             part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
         self.notes = Notes(reactor, self.appends, self.slices, now_us)
-        self.queues = Queues(
-            reactor,
+        self.queues, self.groups, self._beyond = self._make_queues()
+        self.topics.on_deleted = self.staging.topic_deleted
+        self.membership.on_change = self.consumption.membership_changed
+        self._operations = self._named()
+
+    def _make_queues(
+        self,
+    ) -> tuple[Queues, GroupDesk, dict[str, Callable[[Args], Awaitable[Any]]]]:
+        queues = Queues(
+            self.reactor,
             reads=self.reads,
             appends=self.appends,
             waiters=self.waiters,
             consumption=self.consumption,
             first_slice=self.first_slice,
-            now_us=now_us,
+            now_us=self.now_us,
         )
-        self.groups = GroupDesk(self.consumption, self.queues, self.reads, self.first_slice)
-        self.topics.on_deleted = self.staging.topic_deleted
-        self.membership.on_change = self.consumption.membership_changed
-        self._operations = self._named()
-        self._beyond: dict[str, Callable[[Args], Awaitable[Any]]] = {}
-        leased = QueueDesk(self.queues, self.reads, lambda: self.gate.serves_consumers())
-        self.extend(leased.operations())
+        groups = GroupDesk(self.consumption, queues, self.reads, self.first_slice)
+        leased = QueueDesk(queues, self.reads, lambda: self.gate.serves_consumers())
+        return queues, groups, leased.operations()
 
     @property
     def voices(self) -> Voices:

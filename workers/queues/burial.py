@@ -17,7 +17,7 @@ BYTES_AT_ONCE = 1 * MiB
 PREFIX = "barco-dead-"
 
 
-class Origin(NamedTuple):
+class LastPlace(NamedTuple):
     """Where an event was given for the last time."""
 
     group: str
@@ -35,7 +35,7 @@ class Letter(NamedTuple):
 
 
 async def letters(
-    reads: Reads, reactor: ReactorLike, origin: Origin, dying: Iterable[tuple[int, int, str]]
+    reads: Reads, reactor: ReactorLike, origin: LastPlace, dying: Iterable[tuple[int, int, str]]
 ) -> list[Letter]:
     """Of (offset, count, reason) as many as are appended at once. What cannot be one is left out,
     and stays where it is."""
@@ -58,7 +58,7 @@ async def letters(
 
 
 async def _batch(
-    reads: Reads, origin: Origin, offset: int, count: int, reason: str
+    reads: Reads, origin: LastPlace, offset: int, count: int, reason: str
 ) -> bytes | None:
     """The event with its headers and ours; None: retention has removed it."""
     extent = await reads.read(origin.topic, origin.slice, offset, 1, stored=True, stop=offset + 1)

@@ -11,7 +11,7 @@ from barco.model.queues import DELAY_MS_MAX, LEASED_MAX, Leased, QueueSettings, 
 from barco.types import KiB
 from barco.workers.queues.queues import Queues, now_ms
 from barco.workers.queues.slot import Slot
-from barco.workers.queues.window import Run
+from barco.workers.queues.window import Given
 from barco.workers.shard.appends import all_stable
 from barco.workers.shard.reads import Extent, Reads, extent_to_list, split_chunks
 
@@ -119,7 +119,7 @@ class QueueDesk:
         taken = window.take(most, until, end)
         if not taken:
             return [], []
-        given: list[Run] = []
+        given: list[Given] = []
         extents: list[Extent] = []
         try:
             for run in taken:
@@ -137,13 +137,13 @@ class QueueDesk:
         return [Leased(number, epoch, *run) for run in given], extents
 
     async def _read(
-        self, slot: Slot, run: Run, budget: int, given: list[Run], extents: list[Extent]
+        self, slot: Slot, run: Given, budget: int, given: list[Given], extents: list[Extent]
     ) -> int:
         """The events of a run, or as many as there is room for; returns what they cost."""
         start, cost = run.start, 0
         if extents and extents[-1].start <= start < extents[-1].end:  # In a chunk that is here.
             stop = min(run.end, extents[-1].end)
-            given.append(Run(start, stop, run.times))
+            given.append(Given(start, stop, run.times))
             start = stop
         while start < run.end and (cost < budget or not given):
             extent = await self._reads.read(
@@ -159,7 +159,7 @@ class QueueDesk:
                 start = extent.start
             if start < run.end:
                 stop = min(run.end, extent.end)
-                given.append(Run(start, stop, run.times))
+                given.append(Given(start, stop, run.times))
                 extents.append(extent)
                 cost += extent.cost
                 start = stop
@@ -211,8 +211,8 @@ class QueueDesk:
         return []
 
     async def _nack(self, args: Args) -> list[str]:
-        """The same, to be given again: {..., "delayMs"?, "reason"}. Returns what was not to be
-        given back: its time was over, and somebody else may have it."""
+        """{"group", "topic", "runs", "delayMs"?, "reason"}: to be given again. Returns what was not
+        to be given back: its time was over, and somebody else may have it."""
         lost: list[Leased] = []
         waiting = []
         delay = args.get("delayMs")
@@ -220,7 +220,7 @@ class QueueDesk:
         for slot, runs in self._slots(args):
             for run in runs:
                 back = slot.window.give_back(
-                    Run(*run[2:]),
+                    Given(*run[2:]),
                     now_ms(),
                     delay=delay,
                     reason=args["reason"],
@@ -234,13 +234,13 @@ class QueueDesk:
         return [run.name for run in lost]
 
     async def _extend(self, args: Args) -> list[str]:
-        """The same, longer with who has it: {..., "leaseMs"?}."""
+        """{"group", "topic", "runs", "leaseMs"?}: longer with who has them; returns as `_nack`."""
         lost: list[Leased] = []
         for slot, runs in self._slots(args):
             most = slot.window.settings.lease_ms
             until = now_ms() + min(args.get("leaseMs") or most, most)
             for run in runs:
-                back = [Run(*run[2:])]
+                back = [Given(*run[2:])]
                 if run.epoch == self._queues.epoch:
                     back = slot.window.extend(back[0], until)
                 lost += [Leased(run.slice, run.epoch, *each) for each in back]
@@ -254,7 +254,7 @@ class QueueDesk:
     async def _give_up(self, group: str, topic: str, runs: Sequence[Leased]) -> None:
         for run in runs:
             if run.epoch == self._queues.epoch:
-                self._queues.at(group, topic, run).window.release(Run(*run[2:]))
+                self._queues.at(group, topic, run).window.release(Given(*run[2:]))
         self._queues.waiters.look()
 
     def _slots(self, args: Args) -> list[tuple[Slot, list[Leased]]]:
@@ -263,17 +263,17 @@ class QueueDesk:
         return [(self._queues.at(group, topic, some[0]), some) for some in runs.values()]
 
 
-def _rest(taken: Sequence[Run], given: Sequence[Run]) -> list[Run]:
+def _rest(taken: Sequence[Given], given: Sequence[Given]) -> list[Given]:
     """What was taken and is not given, in runs."""
-    rest: list[Run] = []
+    rest: list[Given] = []
     parts = iter(given)
     part = next(parts, None)
     for start, end, count in taken:
         while part is not None and part.start < end:
             if part.start > start:
-                rest.append(Run(start, part.start, count))
+                rest.append(Given(start, part.start, count))
             start = part.end
             part = next(parts, None)
         if start < end:
-            rest.append(Run(start, end, count))
+            rest.append(Given(start, end, count))
     return rest

@@ -22,7 +22,7 @@ from barco.errors import (
 from barco.model.queues import Leased, QueueSettings
 from barco.workers.groups.consumption import Consumption
 from barco.workers.groups.cursor import OFFSETS
-from barco.workers.queues.burial import Letter, Origin, letters
+from barco.workers.queues.burial import LastPlace, Letter, letters
 from barco.workers.queues.slot import Name, Slot, read_slot
 from barco.workers.queues.window import Window
 from barco.workers.seams import ReactorLike
@@ -76,7 +76,7 @@ class Queues:
         self._timer_at = 0.0
         self._told: dict[Name, int] = {}
 
-    # --- Beginning and ending ----------------------------------------------------------------------
+    # --- Beginning and ending ---------------------------------------------------------------------
 
     def open(self, epoch: int) -> None:
         """A generation is open, and its first group committed: take up what its log holds."""
@@ -314,7 +314,7 @@ class Queues:
     async def _letters(self, slot: Slot) -> list[Letter]:
         window = slot.window
         dying = [(at, count, why) for at, (count, why) in sorted(window.dying.items())]
-        where = Origin(slot.group, slot.topic, slot.slice, self.first_slice + slot.slice)
+        where = LastPlace(slot.group, slot.topic, slot.slice, self.first_slice + slot.slice)
         found = await letters(self.reads, self._reactor, where, dying)
         if not found:  # None of them can be one now.
             log.warning("%s: dead letters wait", "/".join(map(str, slot.name)))

@@ -9,7 +9,7 @@ import msgpack
 
 from barco.model.queues import QUEUE_VALUE_BYTES_MAX, QueueSettings
 from barco.workers.groups.cursor import QUEUE
-from barco.workers.queues.window import Kept, Window, kept_of
+from barco.workers.queues.window import Window, WindowValue, value_of
 from barco.workers.shard import internal
 
 _KINDS = {"group": str, "topic": str, "slice": int, "offset": int, "ts": int, "by": str}
@@ -49,7 +49,7 @@ class Slot:
         """Of its events, as that of any group's position."""
         return f"{self.group}\0{self.topic}\0{self.slice}".encode()
 
-    def packed(self, epoch: int, kept: Kept, now_us: int) -> bytes:
+    def packed(self, epoch: int, kept: WindowValue, now_us: int) -> bytes:
         """The event that says all that has to survive."""
         body: dict[str, Any] = {
             "group": self.group,
@@ -65,7 +65,7 @@ class Slot:
         return packed
 
 
-def read_slot(value: Mapping[str, Any]) -> tuple[Name, str, QueueSettings, Kept, int] | None:
+def read_slot(value: Mapping[str, Any]) -> tuple[Name, str, QueueSettings, WindowValue, int] | None:
     """Name, owner, settings, what has survived and when it was written; None: it is no queue's."""
     if QUEUE not in value:
         return None
@@ -73,4 +73,4 @@ def read_slot(value: Mapping[str, Any]) -> tuple[Name, str, QueueSettings, Kept,
     given = value[QUEUE]
     settings = QueueSettings.read(given["settings"])
     name = (read["group"], read["topic"], read["slice"])
-    return name, read["by"], settings, kept_of(read["offset"], given), read["ts"]
+    return name, read["by"], settings, value_of(read["offset"], given), read["ts"]

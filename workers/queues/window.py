@@ -3,7 +3,7 @@
 Each event from the oldest that is not acknowledged (`base`) to the furthest that was handed out has
 a mark, one byte: so what is free, and what is done, is found by searches of bytes and not by a look
 at each event. What has to survive is packed into one value of at most 4 KiB: which of the window is
-acknowledged, how often the others were given, and `reserved`: no event from there on was ever given.
+acknowledged, how often the others were given, and `reserved`: nothing from there on was ever given.
 
 Times are milliseconds of a clock that whoever drives the machine reads.
 """
@@ -32,7 +32,7 @@ _COUNT = struct.Struct("<HHI")
 _UNDONE = bytes.maketrans(bytes(range(7)), b"0100000")
 
 
-class Run(NamedTuple):
+class Given(NamedTuple):
     """Neighbours that are given for the same time."""
 
     start: int
@@ -52,7 +52,7 @@ class _Lease:
 
 
 @dataclass(slots=True)
-class Kept:
+class WindowValue:
     """What of a window survives."""
 
     base: int
@@ -66,7 +66,7 @@ class Kept:
         return {"reserved": self.reserved, "done": self.done, "counts": self.counts}
 
 
-def kept_of(base: int, given: Mapping[str, Any]) -> Kept:
+def value_of(base: int, given: Mapping[str, Any]) -> WindowValue:
     """The opposite of `told`; ValueError: what was given is none."""
     reserved, done, counts = given["reserved"], given["done"], given["counts"]
     if type(reserved) is not int or not 0 <= base <= reserved < 2**63:
@@ -77,7 +77,7 @@ def kept_of(base: int, given: Mapping[str, Any]) -> Kept:
         raise ValueError("no counts of a queue")
     if len(counts) % _COUNT.size:
         raise ValueError("counts of a queue are cut off")
-    return Kept(base, reserved, done, counts)
+    return WindowValue(base, reserved, done, counts)
 
 
 class Window:
@@ -102,7 +102,7 @@ class Window:
 
     @classmethod
     def restored(
-        cls, settings: QueueSettings, kept: Kept, end: int, now: int, passed: int
+        cls, settings: QueueSettings, kept: WindowValue, end: int, now: int, passed: int
     ) -> "Window":
         """At a new leader, whose log ends at `end`; `passed` since it was written, about.
 
@@ -183,7 +183,7 @@ class Window:
 
     # --- Handing out ------------------------------------------------------------------------------
 
-    def take(self, most: int, until: int, end: int) -> list[Run]:
+    def take(self, most: int, until: int, end: int) -> list[Given]:
         """Up to so many events for somebody, until then. `end`: of what is stable in the slice."""
         room = min(most, self.settings.in_flight - len(self._leases))
         if room <= 0:
@@ -207,8 +207,8 @@ class Window:
         if (lease := self._leases.pop(at, None)) is not None:
             lease.left -= 1
 
-    def _free(self, room: int, end: int) -> list[Run]:
-        found: list[Run] = []
+    def _free(self, room: int, end: int) -> list[Given]:
+        found: list[Given] = []
         for match in _FREE.finditer(bytes(self._marks)) if FREE in self._marks else ():
             start = self.base + match.start()
             stop = min(self.base + match.end(), start + room)
@@ -223,25 +223,25 @@ class Window:
         stop = min(start + room, end, self.reserved, self.base + WINDOW_MAX)
         if stop > start:
             self._marks += bytes(stop - start)
-            found.append(Run(start, stop, 1))
+            found.append(Given(start, stop, 1))
         return found
 
-    def _counted(self, start: int, stop: int) -> Iterator[Run]:
+    def _counted(self, start: int, stop: int) -> Iterator[Given]:
         """The events in runs of one count."""
         if not self._counts:
-            yield Run(start, stop, 1)
+            yield Given(start, stop, 1)
             return
         first, count = start, self._counts.get(start, 0)
         for at in range(start + 1, stop):
             other = self._counts.get(at, 0)
             if other != count:
-                yield Run(first, at, count + 1)
+                yield Given(first, at, count + 1)
                 first, count = at, other
-        yield Run(first, stop, count + 1)
+        yield Given(first, stop, count + 1)
 
-    def _ordered(self, room: int) -> list[Run]:
+    def _ordered(self, room: int) -> list[Given]:
         assert self._keys is not None
-        found: list[Run] = []
+        found: list[Given] = []
         while room > 0 and (at := self._keys.first()) is not None:
             if at < self.base or self._marks[at - self.base] != FREE:
                 self._keys.pop()
@@ -250,11 +250,11 @@ class Window:
             if at >= self.reserved:
                 break
             if found and found[-1].end == at and found[-1].times == count:
-                found[-1] = Run(found[-1].start, at + 1, count)
+                found[-1] = Given(found[-1].start, at + 1, count)
             elif len(found) == RUNS_MAX:
                 break
             else:
-                found.append(Run(at, at + 1, count))
+                found.append(Given(at, at + 1, count))
             self._keys.pop()
             room -= 1
         return found
@@ -327,11 +327,11 @@ class Window:
             self._offer(following, True)
 
     def give_back(
-        self, run: Run, now: int, *, delay: int | None = None, reason: str, known: bool
-    ) -> list[Run]:
+        self, run: Given, now: int, *, delay: int | None = None, reason: str, known: bool
+    ) -> list[Given]:
         """Not done: to be given again, after a delay, or to the dead letters. `known`: by the lease
         of this leader; else by one of a leader before. Returns those that are somebody else's."""
-        lost: list[Run] = []
+        lost: list[Given] = []
         pause = self.settings.pause_ms(run.times) if delay is None else delay
         last = 0 < self.settings.deliveries <= run.times
         for at in range(run.start, run.end):
@@ -349,16 +349,16 @@ class Window:
                 self._free_again(at)
         return lost
 
-    def release(self, run: Run) -> None:
+    def release(self, run: Given) -> None:
         """It never reached who it was for: as if it had not been given."""
         for at in range(run.start, run.end):
             if self._is_with(at, run.times, True):
                 self._let_go(at)
                 self._free_again(at)
 
-    def extend(self, run: Run, until: int) -> list[Run]:
+    def extend(self, run: Given, until: int) -> list[Given]:
         """Longer with who has it; returns those that are somebody else's."""
-        lost: list[Run] = []
+        lost: list[Given] = []
         lease = _Lease(until, run.times, 0)
         for at in range(run.start, run.end):
             if self._is_with(at, run.times, True):
@@ -387,7 +387,7 @@ class Window:
             for at in range(start, end):
                 if self._leases.get(at) is lease:
                     some = True
-                    run = Run(at, at + 1, lease.count)
+                    run = Given(at, at + 1, lease.count)
                     self.give_back(run, now, reason="expired", known=True)
         while self._later and self._later[0][0] <= now:
             time, _, start, end = heapq.heappop(self._later)
@@ -437,7 +437,7 @@ class Window:
 
     # --- What survives ----------------------------------------------------------------------------
 
-    def kept(self, now: int, gone: Iterable[int] = ()) -> Kept:
+    def kept(self, now: int, gone: Iterable[int] = ()) -> WindowValue:
         """As it is now; `gone`: these are acknowledged by what is written along with it."""
         marks = self._marks
         if extra := list(gone):
@@ -455,11 +455,11 @@ class Window:
             for count, at in sorted(sorted(left)[:COUNTS_KEPT], key=lambda each: each[1])
         )
         reserved = max(self.reserved, min(self.next, self.base + WINDOW_MAX) + AHEAD)
-        return Kept(self.base, reserved, done, counts)
+        return WindowValue(self.base, reserved, done, counts)
 
 
-def _add(runs: list[Run], at: int, count: int) -> None:
+def _add(runs: list[Given], at: int, count: int) -> None:
     if runs and runs[-1].end == at:
-        runs[-1] = Run(runs[-1].start, at + 1, count)
+        runs[-1] = Given(runs[-1].start, at + 1, count)
     else:
-        runs.append(Run(at, at + 1, count))
+        runs.append(Given(at, at + 1, count))

@@ -6,13 +6,13 @@ import pytest
 from queue_table import Model
 
 from barco.model.queues import RUNS_MAX, WINDOW_MAX, QueueSettings
-from barco.workers.queues.window import COUNTS_KEPT, Kept, Run, Window, kept_of
+from barco.workers.queues.window import COUNTS_KEPT, Given, Window, WindowValue, value_of
 
 FOREVER = 2**40
 DEFAULT = QueueSettings()
 
 
-def events(runs: list[Run]) -> list[int]:
+def events(runs: list[Given]) -> list[int]:
     return [at for run in runs for at in range(run.start, run.end)]
 
 
@@ -26,7 +26,7 @@ def survived(window: Window, now: int, end: int, *, gone: tuple[int, ...] = ()) 
     """The next leader's, by what the log has."""
     kept = window.kept(now, gone)
     told = kept.told()
-    assert kept_of(kept.base, told) == kept
+    assert value_of(kept.base, told) == kept
     return Window.restored(window.settings, kept, end, now, 0)
 
 
@@ -50,7 +50,7 @@ def test_against_a_table(seed: int, ordered: bool) -> None:
     window, model = opened(settings), Model(settings)
     keys: list[int | None] = [chance.choice((None, 1, 2, 3, 4, 5)) for _ in range(500)]
     now, end = 0, 0
-    leases: list[Run] = []
+    leases: list[Given] = []
     for _ in range(400):
         now += chance.randrange(8)
         window.due(now)
@@ -192,21 +192,21 @@ def test_counts_survive() -> None:
     settings = QueueSettings(lease_ms=100, deliveries=9, dead="d")
     window = opened(settings)
     (_run,) = window.take(5, 100, 5)
-    window.give_back(Run(2, 3, 1), 0, delay=5000, reason="r", known=True)
-    window.give_back(Run(3, 4, 1), 0, delay=0, reason="r", known=True)
+    window.give_back(Given(2, 3, 1), 0, delay=5000, reason="r", known=True)
+    window.give_back(Given(3, 4, 1), 0, delay=0, reason="r", known=True)
     (again,) = window.take(1, 100, 5)
-    assert again == Run(3, 4, 2)
+    assert again == Given(3, 4, 2)
     window.give_back(again, 0, delay=0, reason="r", known=True)
     later = survived(window, 0, 5)
     assert later.take(9, 200, 5) == [], "all of it may still be with somebody"
     later.due(99)
     assert later.take(9, 200, 5) == []
     later.due(100)
-    assert later.take(9, 200, 5) == [Run(0, 2, 1), Run(3, 4, 3), Run(4, 5, 1)]
+    assert later.take(9, 200, 5) == [Given(0, 2, 1), Given(3, 4, 3), Given(4, 5, 1)]
     later.due(4999)
     assert events(later.take(9, 9000, 5)) == [0, 1, 3, 4], "those whose lease is over"
     later.due(5000)
-    assert later.take(9, 9000, 5) == [Run(2, 3, 2)]
+    assert later.take(9, 9000, 5) == [Given(2, 3, 2)]
 
 
 def test_what_was_given_to_nobody_is_given_at_once_by_the_next_leader() -> None:
@@ -228,10 +228,10 @@ def test_an_old_leaders_leases() -> None:
     window.take(4, 100, 4)
     later = survived(window, 0, 4)
     assert later.acknowledge(0, 1) and later.base == 1
-    assert later.give_back(Run(1, 2, 1), 0, delay=0, reason="r", known=False) == []
-    assert later.take(9, 50, 4) == [Run(1, 2, 2)], "given back: free at once, and counted"
-    assert later.give_back(Run(1, 2, 1), 0, reason="r", known=False) == [Run(1, 2, 1)]
-    assert later.extend(Run(2, 3, 1), 500) == [Run(2, 3, 1)], "leases are not written"
+    assert later.give_back(Given(1, 2, 1), 0, delay=0, reason="r", known=False) == []
+    assert later.take(9, 50, 4) == [Given(1, 2, 2)], "given back: free at once, and counted"
+    assert later.give_back(Given(1, 2, 1), 0, reason="r", known=False) == [Given(1, 2, 1)]
+    assert later.extend(Given(2, 3, 1), 500) == [Given(2, 3, 1)], "leases are not written"
 
 
 def test_late() -> None:
@@ -240,8 +240,8 @@ def test_late() -> None:
     window.due(10)
     (again,) = window.take(2, 20, 2)
     assert again.times == 2
-    assert window.give_back(run, 10, reason="r", known=True) == [Run(0, 2, 1)]
-    assert window.extend(run, 99) == [Run(0, 2, 1)]
+    assert window.give_back(run, 10, reason="r", known=True) == [Given(0, 2, 1)]
+    assert window.extend(run, 99) == [Given(0, 2, 1)]
     assert window.acknowledge(0, 2) and not window.acknowledge(0, 2)
     assert window.give_back(again, 10, reason="r", known=True) == [again], "done by another"
 
@@ -255,7 +255,7 @@ def test_the_value_is_bounded() -> None:
                     window.acknowledge(at, at + 1)
                 else:
                     window.give_back(
-                        Run(at, at + 1, run.times), 0, delay=86_400_000, reason="", known=True
+                        Given(at, at + 1, run.times), 0, delay=86_400_000, reason="", known=True
                     )
     for _ in range(300):
         if not window.take(100, FOREVER, 10**6):
@@ -284,7 +284,7 @@ def test_runs_of_an_answer_are_bounded() -> None:
     window = opened(QueueSettings(in_flight=10_000))
     window.take(1000, FOREVER, 10_000)
     for at in range(0, 1000, 2):
-        window.give_back(Run(at, at + 1, 1), 0, delay=0, reason="", known=True)
+        window.give_back(Given(at, at + 1, 1), 0, delay=0, reason="", known=True)
     assert len(window.take(1000, FOREVER, 10_000)) == RUNS_MAX
 
 
@@ -337,14 +337,14 @@ def test_retention() -> None:
 )
 def test_what_is_no_window(given: dict[str, object]) -> None:
     with pytest.raises(ValueError):
-        kept_of(0, given)
+        value_of(0, given)
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_any_bytes_make_a_window(seed: int) -> None:
     chance = random.Random(seed)
     base = chance.randrange(1000)
-    kept = Kept(
+    kept = WindowValue(
         base,
         base + chance.randrange(3000),
         chance.randbytes(chance.randrange(300)),

@@ -60,7 +60,7 @@ DEAD = ".dead"
 
 OVER = 4
 OVER_BYTES = 64 * KiB
-"""An answer of text may be so many times as long as what was stored; what is beyond is not given."""
+"""An answer of text may be so many times as long as what was stored; the rest is not given."""
 
 LEASE_SECONDS_MAX = 2.0
 """For one leader to hand something out; then the next one is asked."""
@@ -70,7 +70,7 @@ _START = ("startFromEarliest", "startFromLatest")
 
 
 @dataclass(slots=True)
-class Found:
+class Handed:
     """What one leader has handed out."""
 
     runs: list[Leased] = field(default_factory=list)
@@ -158,7 +158,7 @@ class QueueRoutes:
                     await asyncio.shield(self._release(args, found.runs))
         return response
 
-    async def _until(self, args: Mapping[str, Any], budget: int, wait_s: float) -> Found:
+    async def _until(self, args: Mapping[str, Any], budget: int, wait_s: float) -> Handed:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         first: set[int] = set()
@@ -183,12 +183,12 @@ class QueueRoutes:
         turn = self._turn % max(1, len(found))
         return found[turn:] + found[:turn]
 
-    async def _look(self, args: Mapping[str, Any], budget: int, first: set[int]) -> Found:
+    async def _look(self, args: Mapping[str, Any], budget: int, first: set[int]) -> Handed:
         """What the first of them has that has something."""
         leaders = sorted(self._leaders(), key=lambda worker: worker not in first)
         granted = await self._context.memory.take(budget)
         failures: list[BarcoError] = []
-        found = Found()
+        found = Handed()
         try:
             for worker in leaders:
                 try:
@@ -213,7 +213,7 @@ class QueueRoutes:
             raise as_not_ready(fault)
         return found
 
-    async def _response(self, kind: str, args: Mapping[str, Any], found: Found) -> Response:
+    async def _response(self, kind: str, args: Mapping[str, Any], found: Handed) -> Response:
         headers = [("Cache-Control", "no-store")]
         if not found.runs:
             headers += [("Retry-After", str(RETRY_AFTER_S))]
@@ -380,7 +380,7 @@ def _reason(given: Any) -> str:
     return given
 
 
-def _cut(found: Found) -> list[Extent]:
+def _cut(found: Handed) -> list[Extent]:
     """The extents, cut into what was handed out of them."""
     cut: list[Extent] = []
     for run in found.runs:
