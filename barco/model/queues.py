@@ -31,8 +31,8 @@ LEASED_DEFAULT, LEASED_MAX = 100, 1_000
 RUNS_MAX = 128
 """Of one answer, as its header names them."""
 
-NAMED_RUNS_MAX = 10_000
-"""Of one acknowledgement."""
+NAMED_RUNS_MAX, NAMED_EVENTS_MAX = 10_000, 16_384
+"""Of one acknowledgement: each of its events costs a microsecond or two."""
 
 REASON_BYTES_MAX = 256
 QUEUE_VALUE_BYTES_MAX = 4 * KiB
@@ -131,9 +131,18 @@ def parse_leased(name: Any) -> Leased:
 def parse_leases(names: Iterable[Any]) -> list[Leased]:
     """Of all of them."""
     found = [parse_leased(name) for name in names]
+    check_leases(found)
+    return found
+
+
+def check_leases(found: Sequence[Leased]) -> None:
+    """RequestError: they are too many, or none, or are not numbers at all."""
     if not 0 < len(found) <= NAMED_RUNS_MAX:
         raise RequestError(f"1 to {NAMED_RUNS_MAX:,} events or runs of them are named at once.")
-    return found
+    if any(type(each) is not int or each < 0 for run in found for each in run):
+        raise RequestError("An event of a queue is named by numbers.")
+    if sum(max(1, run.end - run.start) for run in found) > NAMED_EVENTS_MAX:
+        raise RequestError(f"At most {NAMED_EVENTS_MAX:,} events are named at once.")
 
 
 def by_slice(runs: Iterable[Leased]) -> Mapping[int, list[Leased]]:

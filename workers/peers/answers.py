@@ -23,11 +23,16 @@ LARGE: dict[str, int] = {
 }
 """Those that may be large, whatever is asked. A state is made in memory before its parts are."""
 
-AS_ASKED = {"read": ("budget", 1), "poll": ("budget", 1), "history": ("bytes", 2)}
+AS_ASKED = {
+    "read": ("budget", 1),
+    "poll": ("budget", 1),
+    "queue_lease": ("budget", 1),
+    "history": ("bytes", 2),
+}
 """What says how large they may be, and how often it is there at once: what is read of a disk for
 others is put together first."""
 
-WAITS_ONLY = frozenset(("wait", "access_wait"))
+WAITS_ONLY = frozenset(("wait", "queue_wait", "access_wait"))
 """They last long, and are answered by one word."""
 
 ENDS_HERE = frozenset(

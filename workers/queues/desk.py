@@ -7,7 +7,14 @@ from typing import Any
 from barco import _native
 from barco.errors import BarcoError, CorruptDataError, NotReadyError
 from barco.limits import POLL_WAIT_MS_MAX
-from barco.model.queues import DELAY_MS_MAX, LEASED_MAX, Leased, QueueSettings, by_slice
+from barco.model.queues import (
+    DELAY_MS_MAX,
+    LEASED_MAX,
+    Leased,
+    QueueSettings,
+    by_slice,
+    check_leases,
+)
 from barco.types import KiB
 from barco.workers.queues.queues import Queues, now_ms
 from barco.workers.queues.slot import Slot
@@ -249,7 +256,9 @@ class QueueDesk:
 
     async def _release(self, args: Args) -> None:
         """The answer that had these never left: as if they had not been given."""
-        await self._give_up(args["group"], args["topic"], [Leased(*each) for each in args["runs"]])
+        given = [Leased(*each) for each in args["runs"]]
+        check_leases(given)
+        await self._give_up(args["group"], args["topic"], given)
 
     async def _give_up(self, group: str, topic: str, runs: Sequence[Leased]) -> None:
         for run in runs:
@@ -259,7 +268,9 @@ class QueueDesk:
 
     def _slots(self, args: Args) -> list[tuple[Slot, list[Leased]]]:
         group, topic = args["group"], args["topic"]
-        runs = by_slice(Leased(*each) for each in args["runs"])
+        given = [Leased(*each) for each in args["runs"]]
+        check_leases(given)
+        runs = by_slice(given)
         return [(self._queues.at(group, topic, some[0]), some) for some in runs.values()]
 
 

@@ -75,4 +75,5 @@ def test_what_is_asked_may_be_anything(asked: object) -> None:
     for op in ("read", "history", "state", "none"):
         for args in ({"budget": asked, "bytes": asked}, asked):
             assert 0 < weight(op, args, 25 * MiB) <= 25 * MiB
-    assert weight("read", {"budget": 4 * KiB}, MiB) == ANSWER_BYTES + 4 * KiB
+    for op in ("read", "poll", "queue_lease"):
+        assert weight(op, {"budget": 4 * KiB}, MiB) == ANSWER_BYTES + 4 * KiB
