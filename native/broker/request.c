@@ -657,13 +657,11 @@ static void client_closed(struct conn *conn)
 static void client_freed(struct conn *conn)
 {
     struct client *client = client_of(conn);
+    assert(conn->closed && client->hearer == NULL);
     guest_unyield(guest_of(conn));
-    if (client->hearer != NULL)
-        hearer_closed(conn); /* the loop ends with it */
     request_clear(&client->request);
     for (uint32_t n = client->slot_first; n != client->slot_end; n++)
         slot_clear(conn, slot_at(client, n));
-    access_forget(conn); /* one that goes with its worker was never closed */
     assert(client->control_open == 0 && client->shown == NULL);
     free(client->slots);
 }

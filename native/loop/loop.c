@@ -49,8 +49,12 @@ bool loop_init(struct loop *loop, const struct loop_owner *owner, int engine, co
     return loop->net != NULL;
 }
 
+/* Each is closed before any is freed: who is closed gives things back, and may have a word for
+ * others. */
 void loop_free(struct loop *loop)
 {
+    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next)
+        conn_close(conn);
     if (loop->net != NULL)
         loop->net->free(loop->net);
     while (loop->conns != NULL) {
