@@ -345,10 +345,10 @@ ROUTES = (
         "GET",
         "/metrics",
         "status.metrics",
-        "Counters for Prometheus, of the whole broker.",
+        "Counters and histograms for Prometheus, of the whole broker.",
         "administration",
-        answers={200: "Text exposition 0.0.4."},
-        kinds=("text/plain",),
+        answers={200: "Text exposition 0.0.4, or OpenMetrics 1.0 where that is accepted."},
+        kinds=("text/plain", "application/openmetrics-text"),
     ),
     Route(
         "GET",

@@ -1,18 +1,22 @@
-"""Prometheus text exposition (format 0.0.4) of a broker's counters, over all of its workers.
+"""A broker's metrics: what its workers count, by name, and how it is told.
 
 There are no labels that a client can invent, so the number of time series is fixed.
 """
 
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from barco.workers.process.exposition import Family, Sample, histogram, text_of
+from barco.workers.process.stages import STAGES, added
 
 SERIES_MAX = 1_000
 """More names than this are a mistake; the rest is left out."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
+
+Stats = Mapping[str, Any]
+"""Of one worker: numbers by name, and `stages`."""
 
 
 class Gauge(NamedTuple):
@@ -159,40 +163,69 @@ GOSSIP_COUNTERS = {
 }
 
 
+STAGE = "produce_stage_seconds"
+STAGE_HELP = "How long a stage of a produce took, of a request or of a group of them."
+WHOLE = "produce_seconds"
+WHOLE_HELP = "How long produces took, from their whole head to their answer."
+
+
 def exposition(
-    by_worker: Mapping[int, Mapping[str, int | float]],
+    by_worker: Mapping[int, Stats],
     *,
     workers: int,
     version: str,
     gossip: Mapping[str, int | float] | None = None,
+    open_metrics: bool = False,
 ) -> bytes:
     """The text for these workers' counters; `workers` says how many there should be.
 
-    gossip: the supervisor's figures, in a cluster.
+    gossip: the supervisor's figures, in a cluster. open_metrics: as that has it, not as Prometheus.
     """
-    lines = _series("build_info", "gauge", "The version of barco.", 1, f'{{version="{version}"}}')
-    lines += _series("workers", "gauge", "Workers that the broker has.", workers)
-    lines += _series("workers_up", "gauge", "Workers that answered.", len(by_worker))
-    names = sorted({name for stats in by_worker.values() for name in stats})
+    families = [
+        Family("build", "info", "The version of barco.", [Sample(1, {"version": version})]),
+        Family("workers", "gauge", "Workers that the broker has.", [Sample(workers)]),
+        Family("workers_up", "gauge", "Workers that answered.", [Sample(len(by_worker))]),
+        *_counted(by_worker),
+        *_stages(by_worker),
+        *_gossip(gossip or {}),
+    ]
+    return text_of(families, open_metrics=open_metrics)
+
+
+def _counted(by_worker: Mapping[int, Stats]) -> Iterator[Family]:
+    numbers = [
+        {name: each for name, each in stats.items() if isinstance(each, int | float)}
+        for stats in by_worker.values()
+    ]
+    names = sorted({name for stats in numbers for name in stats})
     for name in [name for name in names if _NAME.fullmatch(name)][:SERIES_MAX]:
-        values = [stats[name] for stats in by_worker.values() if name in stats]
+        values = [stats[name] for stats in numbers if name in stats]
         if (gauge := GAUGES.get(name)) is not None:
             value = max(values) if gauge.shared else sum(values)
-            lines += _series(gauge.name or name, "gauge", gauge.help, value)
+            yield Family(gauge.name or name, "gauge", gauge.help, [Sample(value)])
         else:
             text = COUNTERS.get(name, name.replace("_", " ").capitalize() + ".")
-            lines += _series(name.removesuffix("_total") + "_total", "counter", text, sum(values))
-    for name, value in sorted((gossip or {}).items()):
+            yield Family(name.removesuffix("_total"), "counter", text, [Sample(sum(values))])
+
+
+def _stages(by_worker: Mapping[int, Stats]) -> Iterator[Family]:
+    told = [stats["stages"] for stats in by_worker.values() if "stages" in stats]
+    if not told:
+        return
+    samples: dict[str, list[Sample]] = {STAGE: [], WHOLE: []}
+    for stage in STAGES:
+        counts = added(each[stage][1] for each in told if stage in each)
+        total = sum(each[stage][0] for each in told if stage in each)
+        whole = stage == "whole"
+        labels = {} if whole else {"stage": stage}
+        samples[WHOLE if whole else STAGE] += histogram(labels, counts, total)
+    yield Family(STAGE, "histogram", STAGE_HELP, samples[STAGE])
+    yield Family(WHOLE, "histogram", WHOLE_HELP, samples[WHOLE])
+
+
+def _gossip(gossip: Mapping[str, int | float]) -> Iterator[Family]:
+    for name, value in sorted(gossip.items()):
         if name in GOSSIP_GAUGES:
-            lines += _series(f"gossip_{name}", "gauge", GOSSIP_GAUGES[name], value)
+            yield Family(f"gossip_{name}", "gauge", GOSSIP_GAUGES[name], [Sample(value)])
         elif name in GOSSIP_COUNTERS:
-            lines += _series(f"gossip_{name}_total", "counter", GOSSIP_COUNTERS[name], value)
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _series(name: str, kind: str, text: str, value: float, labels: str = "") -> list[str]:
-    return [
-        f"# HELP barco_{name} {text}",
-        f"# TYPE barco_{name} {kind}",
-        f"barco_{name}{labels} {value}",
-    ]
+            yield Family(f"gossip_{name}", "counter", GOSSIP_COUNTERS[name], [Sample(value)])

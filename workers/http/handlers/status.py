@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from barco.errors import BarcoError
+from barco.errors import BarcoError, NotAcceptableError
 from barco.model.options import cluster_mark
 from barco.protocol.versions import told
 from barco.workers.http.base.context import Context
@@ -14,6 +14,7 @@ from barco.workers.http.base.messages import (
     RETRY_AFTER_S,
     Request,
     Response,
+    choose,
     json_response,
 )
 from barco.workers.http.base.openapi import document
@@ -27,7 +28,8 @@ from barco.workers.http.handlers.ring import (
     described_target,
 )
 from barco.workers.http.handlers.standing import leaders_say, look
-from barco.workers.process.metrics import CONTENT_TYPE, exposition
+from barco.workers.process.exposition import OPEN_METRICS, PROMETHEUS
+from barco.workers.process.metrics import exposition
 
 _STATUS_TIMEOUT_S = 1.0
 _ANSWERS_AT_ONCE = 8
@@ -215,8 +217,9 @@ class Status:
         }
 
     async def metrics(self, request: Request) -> Response:
-        """Counters of the whole broker, for Prometheus."""
+        """Counters of the whole broker, for Prometheus, or as OpenMetrics where that is asked."""
         context = self._context
+        kind = _kind_of_metrics(request)
         answers, cluster = await asyncio.gather(
             context.siblings.broadcast("stats", context.everyone({}), _STATUS_TIMEOUT_S),
             self._cluster(),
@@ -227,12 +230,22 @@ class Status:
             workers=len(context.processes),
             version=context.options.version,
             gossip=cluster.get("gossip", {}),
+            open_metrics=kind == OPEN_METRICS,
         )
-        return Response(200, text, (("Content-Type", CONTENT_TYPE), ("Cache-Control", "no-store")))
+        return Response(200, text, (("Content-Type", kind), ("Cache-Control", "no-store")))
 
     async def openapi(self, request: Request) -> Response:
         """This API as an OpenAPI 3.1 document."""
         return Response(200, self._openapi, (("Content-Type", JSON),))
+
+
+def _kind_of_metrics(request: Request) -> str:
+    """Who accepts neither gets Prometheus' own, as ever."""
+    kinds = {each.partition(";")[0]: each for each in (PROMETHEUS, OPEN_METRICS)}
+    try:
+        return kinds[choose(request.header("accept"), kinds)]
+    except NotAcceptableError:
+        return PROMETHEUS
 
 
 def _peers(ordinal: int, cluster: Mapping[str, Any]) -> dict[str, Any]:
