@@ -75,6 +75,6 @@ def quantile(counts: Sequence[int], share: float) -> float | None:
         if count >= left:
             low = BOUNDS_US[index - 1] if index else 0
             high = BOUNDS_US[index] if index < len(BOUNDS_US) else low
-            return (low + (high - low) * left / count) / 1e6
+            return round(low + (high - low) * left / count, 1) / 1e6
         left -= count
     return BOUNDS_US[-1] / 1e6
