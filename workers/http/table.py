@@ -347,6 +347,12 @@ ROUTES = (
         "status.metrics",
         "Counters and histograms for Prometheus, of the whole broker.",
         "administration",
+        (
+            Parameter("topics", "Also events of these topics: names, or beginnings before a *."),
+            Parameter("groups", "Also the lag of these consumer groups, in the same way."),
+            Parameter("slices", "Those by slice.", "boolean"),
+            Parameter("workers", "Counters of each process by itself.", "boolean"),
+        ),
         answers={200: "Text exposition 0.0.4, or OpenMetrics 1.0 where that is accepted."},
         kinds=("text/plain", "application/openmetrics-text"),
     ),

@@ -4,7 +4,7 @@ There are no labels that a client can invent, so the number of time series is fi
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from barco.workers.process.exposition import Family, Sample, histogram, text_of
@@ -48,7 +48,12 @@ GAUGES = {
     "index_entries": Gauge("Chunks of open segments in the index in memory."),
     "listeners": Gauge("Connections that listen to server-sent events."),
     "long_polls_waiting": Gauge("Waits for events to become stable, on all shards."),
+    "process_open_fds": Gauge("Descriptors that the workers have open."),
+    "process_max_fds": Gauge("Descriptors that they may have open."),
     "process_resident_bytes": Gauge("Resident memory of the workers, their arenas included."),
+    "process_start_timestamp_seconds": Gauge(
+        "When the youngest of the workers began, in seconds since 1970.", shared=True
+    ),
     "producers": Gauge("Idempotent producers remembered."),
     "queued_bytes": Gauge("Bytes that wait for the next group."),
     "replicas_catching_up": Gauge("Replicas that lack groups of their shard's history."),
@@ -173,39 +178,48 @@ def exposition(
     by_worker: Mapping[int, Stats],
     *,
     workers: int,
-    version: str,
+    about: Mapping[str, str],
     gossip: Mapping[str, int | float] | None = None,
+    more: Iterable[Family] = (),
+    each: bool = False,
     open_metrics: bool = False,
 ) -> bytes:
     """The text for these workers' counters; `workers` says how many there should be.
 
-    gossip: the supervisor's figures, in a cluster. open_metrics: as that has it, not as Prometheus.
+    about: the broker, as labels. gossip: the supervisor's figures, in a cluster. each: counters of
+    each worker by itself. open_metrics: as that has it, not as Prometheus.
     """
     families = [
-        Family("build", "info", "The version of barco.", [Sample(1, {"version": version})]),
+        Family("build", "info", "What the broker is.", [Sample(1, about)]),
         Family("workers", "gauge", "Workers that the broker has.", [Sample(workers)]),
         Family("workers_up", "gauge", "Workers that answered.", [Sample(len(by_worker))]),
-        *_counted(by_worker),
+        *_counted(by_worker, each=each),
         *_stages(by_worker),
         *_gossip(gossip or {}),
+        *more,
     ]
     return text_of(families, open_metrics=open_metrics)
 
 
-def _counted(by_worker: Mapping[int, Stats]) -> Iterator[Family]:
-    numbers = [
-        {name: each for name, each in stats.items() if isinstance(each, int | float)}
-        for stats in by_worker.values()
-    ]
-    names = sorted({name for stats in numbers for name in stats})
+def _counted(by_worker: Mapping[int, Stats], *, each: bool) -> Iterator[Family]:
+    numbers = {
+        worker: {name: value for name, value in stats.items() if isinstance(value, int | float)}
+        for worker, stats in sorted(by_worker.items())
+    }
+    names = sorted({name for stats in numbers.values() for name in stats})
     for name in [name for name in names if _NAME.fullmatch(name)][:SERIES_MAX]:
-        values = [stats[name] for stats in numbers if name in stats]
-        if (gauge := GAUGES.get(name)) is not None:
-            value = max(values) if gauge.shared else sum(values)
-            yield Family(gauge.name or name, "gauge", gauge.help, [Sample(value)])
+        values = {worker: stats[name] for worker, stats in numbers.items() if name in stats}
+        gauge = GAUGES.get(name)
+        if each:
+            samples = [Sample(value, {"worker": str(at)}) for at, value in values.items()]
+        else:
+            shared = gauge is not None and gauge.shared
+            samples = [Sample(max(values.values()) if shared else sum(values.values()))]
+        if gauge is not None:
+            yield Family(gauge.name or name, "gauge", gauge.help, samples)
         else:
             text = COUNTERS.get(name, name.replace("_", " ").capitalize() + ".")
-            yield Family(name.removesuffix("_total"), "counter", text, [Sample(sum(values))])
+            yield Family(name.removesuffix("_total"), "counter", text, samples)
 
 
 def _stages(by_worker: Mapping[int, Stats]) -> Iterator[Family]:

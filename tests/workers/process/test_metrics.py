@@ -13,7 +13,7 @@ def test_sums_types_and_names() -> None:
             1: {"requests": 2, "connections": 3, "topics": 5, "connections_total": 7},
         },
         workers=3,
-        version="0.1.0",
+        about={"version": "0.1.0"},
     ).decode()
     assert "# TYPE barco_requests_total counter\nbarco_requests_total 3\n" in text
     assert "# TYPE barco_connections_open gauge\nbarco_connections_open 5\n" in text
@@ -25,14 +25,17 @@ def test_sums_types_and_names() -> None:
 
 def test_names_are_checked_and_bounded() -> None:
     stats = {f"n{n}": n for n in range(SERIES_MAX + 100)} | {"bad name": 1, 'x"y': 1, "": 1}
-    text = exposition({0: stats}, workers=1, version="0").decode()
+    text = exposition({0: stats}, workers=1, about={"version": "0"}).decode()
     assert "bad name" not in text and 'x"y' not in text
     assert text.count("# TYPE") <= SERIES_MAX + 3
 
 
 def test_gossip_has_figures_of_its_own() -> None:
     text = exposition(
-        {}, workers=1, version="1", gossip={"brokers_alive": 3, "messages_sent": 7, "unheard_of": 1}
+        {},
+        workers=1,
+        about={"version": "1"},
+        gossip={"brokers_alive": 3, "messages_sent": 7, "unheard_of": 1},
     ).decode()
     assert "barco_gossip_brokers_alive 3\n" in text
     assert "# TYPE barco_gossip_messages_sent_total counter\n" in text
@@ -41,7 +44,9 @@ def test_gossip_has_figures_of_its_own() -> None:
 
 
 def test_open_metrics_names_a_counter_without_its_ending() -> None:
-    text = exposition({0: {"requests": 1}}, workers=1, version="1", open_metrics=True).decode()
+    text = exposition(
+        {0: {"requests": 1}}, workers=1, about={"version": "1"}, open_metrics=True
+    ).decode()
     assert "# TYPE barco_requests counter\nbarco_requests_total 1\n" in text
     assert '# TYPE barco_build info\nbarco_build_info{version="1"} 1\n' in text
     assert text.endswith("\n# EOF\n")
@@ -58,7 +63,7 @@ def test_histograms_of_all_workers_are_added_up() -> None:
     text = exposition(
         {0: {"stages": stages(write=early)}, 1: {"stages": stages(write=late)}, 2: {"requests": 1}},
         workers=3,
-        version="1",
+        about={"version": "1"},
     ).decode()
     assert "# TYPE barco_produce_stage_seconds histogram\n" in text
     name = 'barco_produce_stage_seconds_bucket{stage="write",le="'
@@ -73,7 +78,7 @@ def test_histograms_of_all_workers_are_added_up() -> None:
 
 def test_the_buckets_of_a_histogram_are_few_and_only_grow() -> None:
     full = {name: (7, [1] * (len(BOUNDS_US) + 1)) for name in STAGES}
-    text = exposition({0: {"stages": full}}, workers=1, version="1").decode()
+    text = exposition({0: {"stages": full}}, workers=1, about={"version": "1"}).decode()
     told = re.findall(r'\{stage="write",le="([^"]*)"\} (\d+)', text)
     assert len(told) == 22
     assert [float(bound) for bound, _ in told] == sorted(float(bound) for bound, _ in told)
@@ -81,3 +86,10 @@ def test_the_buckets_of_a_histogram_are_few_and_only_grow() -> None:
     assert counts == sorted(counts) and counts[-1] == len(BOUNDS_US) + 1
     for bound, count in told[:-1]:  # As many as have a bound of theirs that is no higher.
         assert int(count) == sum(each <= round(float(bound) * 1e6) for each in BOUNDS_US)
+
+
+def test_counters_of_each_worker() -> None:
+    stats = {1: {"requests": 2, "topics": 7}, 0: {"requests": 1, "topics": 7}}
+    text = exposition(stats, workers=2, about={}, each=True).decode()
+    assert 'barco_requests_total{worker="0"} 1\nbarco_requests_total{worker="1"} 2\n' in text
+    assert 'barco_topics{worker="0"} 7\n' in text and "barco_requests_total 3" not in text

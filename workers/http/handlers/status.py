@@ -7,6 +7,7 @@ from typing import Any
 
 from barco.errors import BarcoError, NotAcceptableError
 from barco.model.options import cluster_mark
+from barco.model.ranges import process_of
 from barco.protocol.versions import told
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import (
@@ -20,6 +21,7 @@ from barco.workers.http.base.messages import (
 from barco.workers.http.base.openapi import document
 from barco.workers.http.base.routes import Route
 from barco.workers.http.handlers.growing import drains
+from barco.workers.http.handlers.measures import named
 from barco.workers.http.handlers.ring import (
     described_brokers,
     described_ranges,
@@ -220,15 +222,27 @@ class Status:
         """Counters of the whole broker, for Prometheus, or as OpenMetrics where that is asked."""
         context = self._context
         kind = _kind_of_metrics(request)
-        answers, cluster = await asyncio.gather(
+        each = request.flag("workers", default=False)
+        answers, cluster, more = await asyncio.gather(
             context.siblings.broadcast("stats", context.everyone({}), _STATUS_TIMEOUT_S),
             self._cluster(),
+            named(context, request),
         )
-        stats = {w: answer for w, answer in answers.items() if not isinstance(answer, BarcoError)}
+        stats = {
+            process_of(peer)[1]: answer
+            for peer, answer in answers.items()
+            if not isinstance(answer, BarcoError)
+        }
         text = exposition(
             stats,
             workers=len(context.processes),
-            version=context.options.version,
+            about={
+                "version": context.options.version,
+                "broker": str(context.options.ordinal),
+                "cluster": cluster_mark(context.options.cluster_uuid),
+            },
+            more=more,
+            each=each,
             gossip=cluster.get("gossip", {}),
             open_metrics=kind == OPEN_METRICS,
         )
