@@ -15,7 +15,7 @@ int64_t monotonic_us(void)
     return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
 }
 
-/* The only reader of the clocks in the core: once a turn. */
+/* The clocks of a turn. Who has to know how long something took within one reads its own. */
 void loop_clock(struct loop *loop)
 {
     struct timespec now;
