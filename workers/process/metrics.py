@@ -1,16 +1,19 @@
 """Prometheus text exposition (format 0.0.4) of a broker's counters, over all of its workers.
 
-There are no labels that a client can invent, so the number of time series is fixed.
+No name of one is a client's, so the number of time series is fixed; but for the lag of groups, of
+which there are `LAGS_MAX` at most.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 SERIES_MAX = 1_000
 """More names than this are a mistake; the rest is left out."""
+
+GROUP_LAG = "group_lag"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
 
@@ -187,6 +190,20 @@ def exposition(
             lines += _series(f"gossip_{name}", "gauge", GOSSIP_GAUGES[name], value)
         elif name in GOSSIP_COUNTERS:
             lines += _series(f"gossip_{name}_total", "counter", GOSSIP_COUNTERS[name], value)
+    return ("\n".join(lines) + "\n").encode()
+
+
+def lag_exposition(lags: Iterable[tuple[str, str, str, int, int]]) -> bytes:
+    """And of groups: (group, topic, token, slice, events that are not committed) of each position.
+
+    Names of groups are clients' own: printable ASCII, but for quotes nothing is to be escaped.
+    """
+    help_ = "Events of a slice that the group has not committed."
+    lines = [f"# HELP barco_{GROUP_LAG} {help_}", f"# TYPE barco_{GROUP_LAG} gauge"]
+    for group, topic, token, index, lag in lags:
+        name = group.replace("\\", r"\\").replace('"', r"\"")
+        labels = f'group="{name}",topic="{topic}",token="{token}",slice="{index}"'
+        lines.append(f"barco_{GROUP_LAG}{{{labels}}} {lag}")
     return ("\n".join(lines) + "\n").encode()
 
 

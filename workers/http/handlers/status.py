@@ -1,6 +1,8 @@
 """The broker about itself: status, brokers, topology, metrics, OpenAPI."""
 
 import asyncio
+import heapq
+import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 from barco.errors import BarcoError
 from barco.model.options import cluster_mark
 from barco.protocol.versions import told
+from barco.workers.groups.offsets import LAGS_MAX
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import (
     JSON,
@@ -27,7 +30,7 @@ from barco.workers.http.handlers.ring import (
     described_target,
 )
 from barco.workers.http.handlers.standing import leaders_say, look
-from barco.workers.process.metrics import CONTENT_TYPE, exposition
+from barco.workers.process.metrics import CONTENT_TYPE, exposition, lag_exposition
 
 _STATUS_TIMEOUT_S = 1.0
 _ANSWERS_AT_ONCE = 8
@@ -217,10 +220,14 @@ class Status:
     async def metrics(self, request: Request) -> Response:
         """Counters of the whole broker, for Prometheus."""
         context = self._context
-        answers, cluster = await asyncio.gather(
+        most = {"most": LAGS_MAX}
+        answers, behind, cluster = await asyncio.gather(
             context.siblings.broadcast("stats", context.everyone({}), _STATUS_TIMEOUT_S),
+            context.siblings.broadcast("lags", context.leading_here(most), _STATUS_TIMEOUT_S),
             self._cluster(),
         )
+        known = [each for each in behind.values() if not isinstance(each, BarcoError)]
+        lags = heapq.nlargest(LAGS_MAX, itertools.chain(*known))
         stats = {w: answer for w, answer in answers.items() if not isinstance(answer, BarcoError)}
         text = exposition(
             stats,
@@ -228,6 +235,9 @@ class Status:
             version=context.options.version,
             gossip=cluster.get("gossip", {}),
         )
+        named = [(group, topic, context.token(at), context.index(at), lag)
+                 for lag, group, topic, at in lags]  # fmt: skip
+        text += lag_exposition(named)
         return Response(200, text, (("Content-Type", CONTENT_TYPE), ("Cache-Control", "no-store")))
 
     async def openapi(self, request: Request) -> Response:
