@@ -114,6 +114,16 @@ async def test_a_consumer_that_was_registered_anew_can_not_commit_for_its_earlie
 
 
 @run
+async def test_another_member_of_the_group_can_not_commit_what_is_with_this_one() -> None:
+    broker = await a_broker(1)
+    await broker.values("c")
+    await broker.register("d", "t")
+    assert (await commit(broker, at(1, 2), consumer="d")).json["slices"] == ["t/1"]
+    assert await committed(broker, 1) == 0
+    assert (await commit(broker, at(1, 2))).status == 204
+
+
+@run
 async def test_a_slice_is_named_by_its_token_as_well_and_a_place_by_its_offset() -> None:
     broker = await a_broker(1, 5)
     await broker.values("c")
