@@ -36,7 +36,8 @@ FLOORS = (
     *("barco.workers.shard", "barco.workers.groups", "barco.workers.writes"),
     *("barco.workers.peers", "barco.workers.operations", "barco.workers.process"),
     "barco.workers.replication",
-    *("barco.workers.http.base", "barco.workers.http.listening", "barco.workers.http.handlers"),
+    *("barco.workers.http.base", "barco.workers.http.listening"),
+    *("barco.workers.http.consuming", "barco.workers.http.handlers"),
     "barco.workers.http",
     "barco.workers",
     # Commands; the offline ones look into files that only the storage of a worker understands.

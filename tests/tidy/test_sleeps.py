@@ -81,6 +81,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.client.admin:_request": "a broker",
     "barco.client.enrolment:_insist": "a broker",
     "barco.client.consumer:_poll_member": "a broker",
+    "barco.client.consumer:commit_to": "a broker",
     "barco.client.reader:_fetch": "a broker",
     "barco.client.piping:again": "a broker",
     "barco.client.wire.earlier:_ask": "a broker",

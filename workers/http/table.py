@@ -5,6 +5,7 @@ from dataclasses import replace
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.render import CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
+from barco.workers.http.consuming.positions import COMMIT_POSITIONS_MAX
 from barco.workers.http.table_console import CONSOLE_ROUTES
 from barco.workers.http.table_events import (
     EVENT_ROUTES,
@@ -32,6 +33,36 @@ _DELIVERY = Parameter(
     "Barco-Delivery of the last answer that arrived (empty: none did). What was in a later one is "
     "not committed, and sent again.",
 )
+_POSITIONS = {
+    "application/json": {
+        "type": "object",
+        "required": ["positions"],
+        "properties": {
+            "positions": {
+                "type": "array",
+                "description": "Of each slice where to go on: a cursor, or an offset.",
+                "minItems": 1,
+                "maxItems": COMMIT_POSITIONS_MAX,
+                "items": {
+                    "type": "object",
+                    "required": ["topic", "slice"],
+                    "properties": {
+                        "topic": {"type": "string"},
+                        "token": {"type": "string", "description": "Of the token range."},
+                        "slice": {
+                            "type": "integer",
+                            "description": "Its index in the token range; without a token, its "
+                            "number in the ring.",
+                        },
+                        "cursor": {"type": "string"},
+                        "offset": {"type": "string", "description": "Of the next event to read."},
+                    },
+                },
+            }
+        },
+    }
+}
+
 _REGISTER = Route(
     "PUT",
     "/v1/consumer/register",
@@ -287,13 +318,15 @@ ROUTES = (
         "POST",
         "/v1/consumer/commit",
         "consume.commit",
-        "Commit what the last poll returned.",
+        "Commit what the last poll returned or, with a body, up to these positions.",
         "consume",
         (_CONSUMER, _DELIVERY),
+        body=_POSITIONS,
         answers={
             204: "Committed, durably.",
-            400: "A parameter is wrong.",
-            409: "Not registered, or these slices have moved, or another leader: they come again.",
+            400: "A parameter is wrong, or the body.",
+            409: "Not registered; or of these slices nothing is committed, but of all others: they "
+            "have moved or have another leader, or the position is behind, or was not delivered.",
             503: "A worker is restarting.",
         },
     ),

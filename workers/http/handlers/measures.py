@@ -2,11 +2,14 @@
 this broker leads, so that each slice is told once in a cluster."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from barco.errors import BarcoError, RequestError
 from barco.model.access import matches
+from barco.workers.groups.offsets import LAGS_MAX
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import Request
 from barco.workers.process.exposition import Family, Sample
@@ -34,11 +37,29 @@ _Series = dict[str, dict[tuple[tuple[str, str], ...], int]]
 
 
 async def named(context: Context, request: Request) -> list[Family]:
-    """The families for `topics`, `groups` and `slices` of the query; none without the first two."""
+    """The families for `topics`, `groups` and `slices` of the query; of groups that nobody names
+    the positions that are furthest behind."""
     topics, groups = patterns(request, "topics"), patterns(request, "groups")
     by_slice = request.flag("slices", default=False)
-    if not topics and not groups:
-        return []
+    if not groups:
+        furthest = [await _furthest_behind(context)]
+        return furthest if not topics else [*await _named(context, topics, (), by_slice), *furthest]
+    return await _named(context, topics, groups, by_slice)
+
+
+async def _furthest_behind(context: Context) -> Family:
+    asked = await _ask(context, "lags", {"most": LAGS_MAX})
+    lags = heapq.nlargest(LAGS_MAX, itertools.chain(*asked))
+    samples = [
+        Sample(lag, {"group": group, "topic": topic, "slice": str(at)})
+        for lag, group, topic, at in lags
+    ]
+    return Family(GROUP_LAG, "gauge", HELP[GROUP_LAG], samples)
+
+
+async def _named(
+    context: Context, topics: Sequence[str], groups: Sequence[str], by_slice: bool
+) -> list[Family]:
     found: _Series = {}
     left_out = 0
     if topics:
@@ -78,7 +99,7 @@ async def _ask(context: Context, op: str, args: Mapping[str, Any]) -> list[Any]:
 
 
 def _add_topics(
-    found: _Series, wanted: list[str], answer: Mapping[str, Any], *, by_slice: bool
+    found: _Series, wanted: Sequence[str], answer: Mapping[str, Any], *, by_slice: bool
 ) -> None:
     for topic, entry in answer.items():
         if not entry["exists"] or not _any_of(wanted, topic):
