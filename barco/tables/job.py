@@ -106,26 +106,20 @@ class Export:
         admin = AsyncAdmin(self._access)
         pool = Pool(self._access, connections_max=SIDE_BY_SIDE)
         try:
-            progress = self._begin(await admin.topic(self._options.topic))
+            progress = self._begin()
             await self._export(await self._slices(admin, pool, progress), progress)
         finally:
             pool.close()
             await admin.close()
         return self.told
 
-    def _begin(self, topic: Any) -> Reached:
-        created = topic.get("createdAt")
-        mine = Reached(self._options.topic, created, self._shape.asked)
+    def _begin(self) -> Reached:
+        mine = Reached(self._options.topic, self._shape.asked)
         before = self._sink.progress()
         if before is None:
             return mine
         if before.topic != mine.topic:
             raise OperatorError(f"the topic {before.topic} was exported there before")
-        if before.created_us != mine.created_us:
-            raise OperatorError(
-                f"the topic {mine.topic} was made anew since it was exported there: take another"
-                " table"
-            )
         if before.columns != mine.columns:
             raise OperatorError(
                 f"columns were asked for as {before.columns!r} before, and as {mine.columns!r} now"
@@ -145,7 +139,7 @@ class Export:
                 await asyncio.sleep(LOOK_AGAIN_S)
         raise OperatorError(
             f"slice {short[0]} of {self._options.topic} has fewer events than were exported: it is"
-            " another topic of that name, or has lost some; take another table"
+            " of another cluster, or has lost some; take another table"
         )
 
     async def _export(self, reads: Sequence["_Slice"], progress: Reached) -> None:

@@ -18,8 +18,6 @@ class Reached:
     """How far a topic is in a table."""
 
     topic: str
-    created_us: int | None = None
-    """When the topic was made: one of the same name that was made later is another."""
     columns: str = ""
     """As they were asked for: rows of two kinds are no table."""
     cursors: Mapping[str, str] = field(default_factory=dict)
@@ -31,7 +29,6 @@ class Reached:
             {
                 "format": FORMAT,
                 "topic": self.topic,
-                "createdAt": self.created_us,
                 "columns": self.columns,
                 "cursors": dict(sorted(self.cursors.items())),
             },
@@ -46,10 +43,8 @@ class Reached:
             if told["format"] != FORMAT:
                 raise OperatorError(f"{where} was exported by a later version of barco")
             cursors = {str(name): str(Cursor.parse(at)) for name, at in told["cursors"].items()}
-            created = told["createdAt"]
             return cls(
                 str(told["topic"]),
-                None if created is None else int(created),
                 str(told["columns"]),
                 cursors,
             )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,9 +156,29 @@ def test_what_is_refused(broker: RunningBroker, tmp_path: Path) -> None:
     assert "column" in refused(broker, "t", "--to", str(tmp_path / "c"), "--columns", "a:int")
     (tmp_path / "file").write_text("")
     assert "not a directory" in refused(broker, "t", "--to", str(tmp_path / "file"))
-    broker.request("DELETE", "/v1/topics/t", listener="discovery")
-    produce(broker, range(3))
-    assert "another topic" in refused(broker, "t", "--to", to)
+
+
+def test_a_topic_that_is_made_anew_goes_on(broker: RunningBroker, tmp_path: Path) -> None:
+    """Its offsets do, so its cursors name no other events."""
+    to = tmp_path / "d"
+    words = ("t", "--to", str(to), "--columns", "auto")
+    produce(broker, range(100))
+    export(broker, *words)
+    assert broker.request("DELETE", "/v1/topics/t", listener="discovery").status == 204
+    produce(broker, range(100, 120))
+    assert export(broker, *words)["events"] == 20
+    check(kept(to), 120)
+
+
+def test_a_topic_of_another_cluster(
+    broker: RunningBroker, start_broker: Callable[..., RunningBroker], tmp_path: Path
+) -> None:
+    to = str(tmp_path / "d")
+    produce(broker, range(100))
+    export(broker, "t", "--to", to)
+    other = start_broker()
+    produce(other, range(10))
+    assert "another cluster" in refused(other, "t", "--to", to)
 
 
 def test_retention_was_faster(broker: RunningBroker, tmp_path: Path) -> None:

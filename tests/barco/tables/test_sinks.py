@@ -17,7 +17,7 @@ ENDED = 9
 
 
 def progress(n: int, **more: Any) -> Reached:
-    return Reached("t", None, "none", {"0.1": f"00000001-{n:016x}"}, **more)
+    return Reached("t", "none", {"0.1": f"00000001-{n:016x}"}, **more)
 
 
 def rows(*numbers: int) -> pa.Table:
