@@ -26,6 +26,8 @@ FLOORS = (
     *("barco.cluster.ring", "barco.cluster.gossip", "barco.cluster.groups"),
     # The library, and Spark upon it.
     *("barco.client.base", "barco.client.wire", "barco.client", "barco"),
+    # Tables of events.
+    *("barco.arrow", "barco.tables"),
     *("barco.spark.base", "barco.spark.write", "barco.spark.read", "barco.spark"),
     *("barco.supervisor.files", "barco.supervisor.wire", "barco.supervisor.sources"),
     *("barco.supervisor", "barco.kubernetes"),
