@@ -27,6 +27,9 @@ class ChunkInfo(TypedDict):
 def token(key: Buffer, /) -> int:
     """The point of the ring, a signed 64-bit integer, that a partition key hashes to."""
 
+def histogram_bounds() -> list[int]:
+    """Of each bucket of a histogram the lowest value that is in a later one; the last has none."""
+
 def crc32c(data: Buffer, seed: int = 0) -> int:
     """CRC-32C of data, continued from seed (the checksum of what came before)."""
 
@@ -512,3 +515,6 @@ class Reactor:
     def drop_index(self, segment: int, /) -> None: ...
     def log_state(self) -> dict[str, int]: ...  # of the open generation
     def stats(self) -> dict[str, int]: ...  # counters since the start, and gauges
+    def stages(self) -> dict[str, tuple[int, list[int]]]:
+        """How long the stages of a produce took since the start: the sum in microseconds, and how
+        many in each bucket of `histogram_bounds`; empty ones at the end are left out."""

@@ -91,7 +91,8 @@ if [[ ! -x .venv/bin/python ]] || ! .venv/bin/python -c 'import pip' 2>/dev/null
 fi
 say "building the C core and installing barco into .venv"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-    --config-settings=cmake.define.BARCO_FACES=ON --editable '.[test,demo,spark,kubernetes,certs]' \
+    --config-settings=cmake.define.BARCO_FACES=ON \
+    --editable '.[test,demo,spark,export,kubernetes,certs]' \
     || die "the installation failed; what pip said is above"
 .venv/bin/barco --version >/dev/null || die ".venv/bin/barco does not run"
 echo "$wanted" > "$stamp"

@@ -27,7 +27,7 @@ from barco.workers.operations.network import Network
 from barco.workers.operations.readiness import Readiness
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.siblings import HTTP, HTTPS
-from barco.workers.process import footprint
+from barco.workers.process import footprint, stages
 from barco.workers.process.build import make_spool
 from barco.workers.process.collector import Collector
 from barco.workers.process.sealing import Sealing
@@ -189,6 +189,7 @@ class Worker:
         await self._replica.open()
         self._sealing.count_in(self._service)
         footprint.count_in(self._service)
+        self._spawn(stages.count_in(self._service, self._reactor).watch())
         self._app.count_in()
         self._app.open()
         if (access := self._service.access).watches:

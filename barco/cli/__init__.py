@@ -23,6 +23,7 @@ COMMANDS = (
     "consume",
     "load",
     "spark-load",
+    "export",
     "topics",
     "groups",
     "queue",

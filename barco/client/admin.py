@@ -66,6 +66,10 @@ class AsyncAdmin:
         """Prometheus' text format."""
         return (await self._request("GET", "/metrics")).body.decode()
 
+    async def figures(self) -> Document:
+        """Of each broker a few of its metrics as numbers, and how long produces take of late."""
+        return await self._get("/v1/figures")
+
     async def topics(self) -> list[Document]:
         """Every topic with its settings."""
         return self._list(await self._get("/v1/topics"), "topics")
@@ -262,6 +266,10 @@ class Admin:
     def metrics(self) -> str:
         """Prometheus' text format."""
         return self._thread.run(self._admin.metrics())
+
+    def figures(self) -> Document:
+        """Of each broker a few of its metrics as numbers, and how long produces take of late."""
+        return self._thread.run(self._admin.figures())
 
     def topics(self) -> list[Document]:
         """Every topic with its settings."""

@@ -12,11 +12,10 @@ import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from barco.client.admin import AsyncAdmin
 from barco.client.base.errors import ClosedError
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
@@ -35,9 +34,7 @@ from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.codec import Event
 from barco.client.wire.discovery import Directory
 from barco.client.wire.transport import Pool
-from barco.errors import BarcoError, NotRegisteredError
-from barco.model.placement import Placement
-from barco.types import Token
+from barco.errors import BarcoError, ConflictError, NotRegisteredError
 
 _log = logging.getLogger("barco.client")
 
@@ -75,7 +72,6 @@ class AsyncConsumer:
         self._directory = Directory(self._access)
         self._pool = Pool(self._access, connections_max=2)
         self._members: list[Enrolment] = []
-        self._ring: Placement | None = None
         self._polls: dict[Enrolment, asyncio.Task[list[Event]]] = {}
         self._ahead: deque[Event] = deque()  # Polled, and not taken by iteration yet.
         self._batch: list[Event] = []  # All that the last poll returned.
@@ -93,17 +89,19 @@ class AsyncConsumer:
             Enrolment(self._pool, endpoint, brokers.ring, self.topics, self.group, self.options)
             for endpoint in brokers.consume
         ]
-        self._ring = brokers.ring
         await self._join()
         self._beats.start()
         return self
 
     async def _beat(self) -> None:
+        await self._anywhere(lambda member: member.heartbeat())
+
+    async def _anywhere(self, ask: Callable[[Enrolment], Awaitable[None]]) -> None:
         """At one broker, which tells the others; at the next one if that does not answer."""
         failure: BarcoError | None = None
         for member in random.sample(self._members, len(self._members)):
             try:
-                return await member.heartbeat()
+                return await ask(member)
             except BarcoError as error:
                 if not error.retryable:
                     raise
@@ -170,16 +168,38 @@ class AsyncConsumer:
         self._ahead.extend(rest)
 
     async def commit(self) -> bool:
-        """Commits what the last poll returned, durably.
+        """Commits what the last poll returned, durably. False: what iteration has taken of it so
+        far is committed, and that is not all.
 
-        False, and nothing is committed, while iteration has not taken all events of it yet: a
-        commit would lose the rest if this process died.
+        ConflictError names `slices` that are not with this consumer any more: their events come
+        again, everything else is committed.
         """
         self._beats.called()
         if self._ahead:
+            await self.commit_to(*self._taken())
             return False
         await asyncio.gather(*(each.commit() for each in self._members if each not in self._polls))
         return True
+
+    async def commit_to(self, *events: Event) -> None:
+        """Commits durably all up to these events, each in its slice: they are processed, what was
+        returned after them is not yet. ConflictError as of `commit`."""
+        self._beats.called()
+        last: dict[tuple[str, int, int], Event] = {}
+        for event in events:
+            stream = (event.topic, event.token, event.slice)
+            if stream not in last or last[stream].offset < event.offset:
+                last[stream] = event
+        deadline = time.monotonic() + self.options.request_timeout_s
+        pause = PAUSE_FIRST_S
+        while last:
+            try:
+                return await self._anywhere(lambda member: member.commit_to(last.values()))
+            except BarcoError as error:
+                if not error.retryable or time.monotonic() + pause >= deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX_S)
 
     async def close(self, *, commit: bool = True) -> None:
         """Leaves the group. Idempotent.
@@ -200,18 +220,18 @@ class AsyncConsumer:
         try:
             if commit and self._ahead:
                 commit = False
-                await self._commit_taken()
+                await self._part("a commit", [self.commit_to(*self._taken())])
             seen = [member for member in self._members if commit and member not in unseen]
             if len(self._members) > 1:
                 # The first goodbye is one to all brokers: each commits its own part before.
-                await self._part("a commit", (member.commit() for member in seen))
-            farewells = (member.goodbye(commit=member in seen) for member in self._members)
+                await self._part("a commit", [member.commit() for member in seen])
+            farewells = [member.goodbye(commit=member in seen) for member in self._members]
             await self._part("a goodbye", farewells)
         finally:
             self._pool.close()
             self._directory.close()
 
-    async def _part(self, what: str, calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    async def _part(self, what: str, calls: Sequence[Coroutine[Any, Any, None]]) -> None:
         """Makes the calls. A broker that does not answer holds nobody up for long: others wait for
         the slices, which it leads no longer or will find free by this consumer's silence."""
         tasks = [asyncio.ensure_future(call) for call in calls]
@@ -248,24 +268,9 @@ class AsyncConsumer:
     ) -> None:
         await self.close(commit=kind is None)
 
-    async def _commit_taken(self) -> None:
-        """Commits the part of the last batch that iteration has taken: the group's positions are
-        set behind it while this consumer still holds the slices."""
-        taken = self._batch[: len(self._batch) - len(self._ahead)]
-        places: dict[str, dict[int, str]] = {}
-        for event in taken:
-            places.setdefault(event.topic, {})[self._place(event)] = event.next_cursor
-        there = self._access.to(*(member.endpoint for member in self._members))
-        async with AsyncAdmin(there) as admin:
-            for topic, cursors in places.items():
-                await admin.seek(self.group, topic, cursors)
-
-    def _place(self, event: Event) -> int:
-        """The number of an event's slice in the whole ring, as positions are set by."""
-        if self._ring is None:
-            return event.slice
-        index, _ = self._ring.locate(Token(event.token))
-        return index * self._ring.slices_per_range + event.slice
+    def _taken(self) -> list[Event]:
+        """The part of the last batch that iteration has taken."""
+        return self._batch[: len(self._batch) - len(self._ahead)]
 
     def _collect(self, done: set[asyncio.Task[list[Event]]]) -> list[Event]:
         events: list[Event] = []
@@ -307,7 +312,7 @@ class AsyncConsumer:
 def _warn(group: str, results: Sequence[BaseException | None]) -> None:
     """Trouble at the end is no reason to fail: the group forgets a silent consumer by itself."""
     for result in results:
-        if isinstance(result, BaseException) and not isinstance(result, NotRegisteredError):
+        if isinstance(result, BaseException) and not isinstance(result, ConflictError):
             _log.warning("leaving group %s: %s", group, result)
 
 
@@ -345,8 +350,13 @@ class Consumer:
         self._consumer.keep(rest)
 
     def commit(self) -> bool:
-        """Commits what the last poll returned, durably; False while some of it is not taken."""
+        """Commits what the last poll returned, durably. False: what iteration has taken of it so
+        far is committed, and that is not all. See `AsyncConsumer.commit`."""
         return self._thread.run(self._consumer.commit())
+
+    def commit_to(self, *events: Event) -> None:
+        """Commits durably all up to these events, each in its slice."""
+        self._thread.run(self._consumer.commit_to(*events))
 
     def close(self, *, commit: bool = True) -> None:
         """Leaves the group. What was taken is committed, unless `commit` is False. Idempotent."""

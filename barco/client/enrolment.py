@@ -1,10 +1,11 @@
 """One consumer's registration with one broker, and how it joins and polls there."""
 
 import asyncio
+import json
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 from barco import limits
@@ -112,6 +113,19 @@ class Enrolment:
         query = [self._who, ("delivery", self._delivery)]
         await self._insist(_request("POST", "commit", query))
 
+    async def commit_to(self, events: Iterable[Event]) -> None:
+        """Commits all up to these events, one of each slice; returns when that is durable. The
+        broker passes it on to whoever leads the slices."""
+        positions: list[dict[str, Any]] = []
+        for event in events:
+            named: dict[str, Any] = {"topic": event.topic, "slice": event.slice}
+            if self._ring is not None:
+                named["token"] = str(event.token)
+            positions.append(named | {"cursor": event.next_cursor})
+        body = json.dumps({"positions": positions}).encode()
+        request = _request("POST", "commit", [self._who], ("Content-Type", "application/json"))
+        await self._ask(replace(request, body=body), self._options.request_timeout_s)
+
     async def heartbeat(self) -> None:
         """Says that the consumer is alive."""
         await self._ask(_request("POST", "heartbeat", [self._who]), BEAT_S_MAX)
@@ -143,7 +157,7 @@ class Enrolment:
         if not answer.ok:
             what = request.target.partition("?")[0].rpartition("/")[2]
             error = response_error(answer.status, answer.headers, answer.body, what)
-            if answer.status == 409:
+            if answer.status == 409 and "slices" not in error.fields:
                 error = NotRegisteredError(error.detail, **error.fields)
             if isinstance(error, BusyError):
                 error.fields["retry_after_s"] = retry_after(answer)

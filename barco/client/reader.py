@@ -10,20 +10,18 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, Unpack
-from urllib.parse import urlencode
 
 from barco.client.admin import AsyncAdmin
-from barco.client.base.errors import BadAnswerError, response_error
+from barco.client.base.errors import BadAnswerError
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.base.settings import ReaderSettings, Start, parted
-from barco.client.enrolment import ANSWER_GRACE_S, CHUNKS_TYPE, PAUSE_FIRST_S, PAUSE_MAX_S
+from barco.client.enrolment import CHUNKS_TYPE
+from barco.client.slice_reads import SliceReads
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.batching import SliceKey
 from barco.client.wire.codec import Event, decode_chunks, parse_skips
-from barco.client.wire.http1 import Request, Response
 from barco.client.wire.transport import Pool
-from barco.errors import BarcoError, NotReadyError
 from barco.model.placement import Placement
 from barco.model.token import TOKEN_MIN
 from barco.protocol.cursor import Cursor
@@ -53,8 +51,8 @@ class ReaderOptions:
             Cursor.parse(place)
 
 
-class _SliceReader:
-    """The place in one slice."""
+class _SliceReader(SliceReads):
+    """The events of one slice."""
 
     def __init__(
         self,
@@ -64,74 +62,26 @@ class _SliceReader:
         ring: Placement | None,
         options: ReaderOptions,
     ) -> None:
-        try:
-            self.key = SliceKey(int(place["token"]), int(place["index"]))
-            endpoints = [str(place["endpoint"]), *map(str, place.get("replicaEndpoints", ()))]
-            self._endpoints = list(dict.fromkeys(endpoints))
-            self._end = int(place["endOffset"])
-        except (KeyError, ValueError, TypeError) as error:
-            raise BadAnswerError(f"the slices of {topic}: {error!r}") from error
-        self._pool = pool
+        super().__init__(pool, topic, place, CHUNKS_TYPE, options.timeout_s)
         self._ring = ring
         self._options = options
-        self._target = f"/v1/topic/{topic}/slices/{self.key.token}/{self.key.slice}/events"
-        self._from = start_of(options.start, self.key)
-        self.done = not options.follow and self._end == 0
+        self.position = start_of(options.start, self.key)
+        self.done = not options.follow and self.end == 0
 
     async def next(self) -> list[Event]:
         """The next events; [] if there are none yet, or no more (then `done`)."""
-        wait_s = FOLLOW_WAIT_S if self._options.follow else 0.0
-        answer = await self._fetch(wait_s)
+        follow = self._options.follow
+        answer = await self.answer(
+            self._options.read_bytes, FOLLOW_WAIT_S if follow else 0.0, whole=not follow
+        )
         events: list[Event] = []
         if answer.status != 204:
             skips = parse_skips(answer.headers.get("barco-start", ""))
             events = decode_chunks(answer.body, skips, self._ring)
-        try:
-            cursor = Cursor.parse(answer.headers["barco-next-cursor"])
-        except (KeyError, ValueError) as error:
-            raise BadAnswerError(f"no cursor in an answer for {self._target}") from error
-        self._from = str(cursor)
-        if not self._options.follow:
-            self.done = cursor.offset >= self._end
-            events = [event for event in events if event.offset < self._end]
+        if not follow:
+            self.done = self.at_end()
+            events = [event for event in events if event.offset < self.end]
         return events
-
-    async def _fetch(self, wait_s: float) -> Response:
-        deadline = time.monotonic() + self._options.timeout_s + wait_s
-        pause = PAUSE_FIRST_S
-        query = {
-            "from": self._from,
-            "maxBytes": self._options.read_bytes,
-            "waitMs": int(wait_s * 1000),
-        }
-        target = f"{self._target}?{urlencode(query)}"
-        request = Request("GET", target, (("Accept", CHUNKS_TYPE),))
-        while True:
-            try:
-                answer = await self._pool.request(
-                    self._endpoints[0], request, timeout_s=wait_s + ANSWER_GRACE_S
-                )
-                if answer.ok and self._may_be_all(answer):
-                    return answer
-                if answer.ok:
-                    raise NotReadyError(f"{self._endpoints[0]} is behind: {self._target}")
-                raise response_error(answer.status, answer.headers, answer.body, "read")
-            except BarcoError as error:
-                if not error.retryable or time.monotonic() + pause >= deadline:
-                    raise
-                # Any worker that holds the slice has its events.
-                self._endpoints.append(self._endpoints.pop(0))
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, PAUSE_MAX_S)
-
-    def _may_be_all(self, answer: Response) -> bool:
-        """False: there was more when reading began, and this replica does not have it yet."""
-        if answer.status != 204 or self._options.follow:
-            return True
-        try:
-            return Cursor.parse(answer.headers["barco-next-cursor"]).offset >= self._end
-        except (KeyError, ValueError):
-            return True  # Told by who looks at the answer.
 
 
 class AsyncReader:

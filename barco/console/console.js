@@ -2,11 +2,20 @@
 // Nothing is asked of anybody else, no text becomes markup, and what it does not know it does not show.
 
 import { ring, spans } from "/console/ring.js";
-import { chart, count, bytes, element, fill, table, when } from "/console/draw.js";
+import { chart, count, bytes, duration, element, fill, table, when } from "/console/draw.js";
 
 const PAUSE_MS = 2000;
 const HISTORY = 1800; // Looks that are kept: an hour.
 const EVENTS_MAX = 500;
+const STAGES = {
+  receive: "receive: a request's body",
+  gather: "gather: until a group is built",
+  write: "write: on this broker's disk",
+  replicate: "replicate: on a follower's disk",
+  answer: "answer: until answers are on their way",
+  whole: "whole: from a head to its answer",
+};
+const ALL = "all brokers";
 const NAME = /^[A-Za-z0-9_.-]{1,127}$/;
 
 const main = document.getElementById("main");
@@ -73,7 +82,7 @@ async function look() {
   };
   if (last.figures) {
     const brokers = Object.fromEntries(last.figures.brokers.map((each) => [each.ordinal, each]));
-    history.push({ at: last.figures.at / 1e6, brokers });
+    history.push({ at: last.figures.at / 1e6, brokers, stages: last.figures.stages });
     if (history.length > HISTORY) history.shift();
   }
   showHealth(last.health);
@@ -140,15 +149,28 @@ function rates(name, ordinal) {
   return found;
 }
 
+// Of a stage of produces, in seconds, of all brokers or of one; 0 where there were none.
+function delays(stage, share, ordinal) {
+  return history.map((each) => {
+    const told = ordinal === undefined ? each.stages : each.brokers[ordinal]?.stages;
+    return told?.[stage]?.[share] ?? 0;
+  });
+}
+
 // --- Pages ----------------------------------------------------------------------------------------
 
 function ringPage() {
   const picture = element("div");
   const charts = element("div", { class: "charts" });
+  const whose = element("select", { id: "whose" });
+  const stages = element("div", { class: "charts" });
   const brokers = element("div", { class: "scroll", tabindex: "0", "aria-label": "Brokers" });
   const ranges = element("div", { class: "scroll", tabindex: "0", "aria-label": "Ranges" });
   fill(main, [
     charts,
+    element("h2", {}, "How long produces take, by stage"),
+    element("form", { class: "bar" }, [element("label", { for: "whose" }, ["at", whose])]),
+    stages,
     element("div", { class: "columns" }, [
       element("div", {}, [element("h2", {}, "The ring"), picture]),
       element("div", {}, [
@@ -156,8 +178,24 @@ function ringPage() {
       ]),
     ]),
   ]);
+  const drawStages = () => {
+    const ordinal = whose.value === "" || whose.value === ALL ? undefined : Number(whose.value.split(" ")[1]);
+    fill(stages, Object.entries(STAGES).map(([stage, name]) => {
+      const middle = delays(stage, "p50", ordinal).at(-1);
+      return chart(`${name}, p99`, delays(stage, "p99", ordinal), duration, `p50 ${middle ? duration(middle) : "–"}`);
+    }));
+  };
+  whose.addEventListener("change", drawStages);
   const update = () => {
     const { topology, figures } = last;
+    const names = [ALL, ...(figures?.brokers ?? []).map((each) => `broker ${each.ordinal}`)];
+    if (whose.dataset.names !== names.join()) {
+      const chosen = whose.value;
+      whose.dataset.names = names.join();
+      fill(whose, names.map((each) => element("option", {}, each)));
+      if (names.includes(chosen)) whose.value = chosen;
+    }
+    drawStages();
     fill(charts, [
       chart("events/s", rates("events"), count),
       chart("bytes in/s", rates("value_bytes"), bytes),

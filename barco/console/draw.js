@@ -51,6 +51,13 @@ export function bytes(number) {
   return `${left.toFixed(unit ? 1 : 0)} ${UNITS[unit]}`;
 }
 
+// Seconds; 0 is none.
+export function duration(seconds) {
+  if (!seconds) return "–";
+  if (seconds < 1e-3) return `${Math.max(1, Math.round(seconds * 1e6))} µs`;
+  return seconds < 1 ? `${(seconds * 1e3).toPrecision(3)} ms` : `${seconds.toPrecision(3)} s`;
+}
+
 // Microseconds since 1970, in the reader's own time.
 export function when(micros) {
   const moment = new Date(Number(micros) / 1000);
@@ -60,8 +67,8 @@ export function when(micros) {
     + `${two(moment.getHours())}:${two(moment.getMinutes())}:${two(moment.getSeconds())}.${two(moment.getMilliseconds(), 3)}`;
 }
 
-// One figure over time: of many points those are drawn that fit.
-export function chart(name, values, spell) {
+// One figure over time: of many points those are drawn that fit. more: another figure of now.
+export function chart(name, values, spell, more = "") {
   const points = values.slice(-900);
   const most = Math.max(...points, 1e-9);
   const step = points.length > 1 ? 300 / (points.length - 1) : 0;
@@ -71,6 +78,6 @@ export function chart(name, values, spell) {
   if (line.length > 1) picture.append(shape("path", { d: `M${line.join("L")}` }));
   return element("div", { class: "chart" }, [
     element("p", {}, name), element("strong", {}, now), picture,
-    element("p", {}, points.length ? `at most ${spell(Math.max(...points))}` : "not known yet"),
+    element("p", {}, points.length ? [more, `at most ${spell(Math.max(...points))}`].filter(Boolean).join(", ") : "not known yet"),
   ]);
 }

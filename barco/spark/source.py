@@ -16,8 +16,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from barco.arrow.decode import Projection
 from barco.spark.base.options import ReadOptions
-from barco.spark.base.schema import Projection, projection, source_schema
+from barco.spark.base.schema import projection, source_schema
 from barco.spark.base.settle import settle
 from barco.spark.read.reader import BatchReader
 from barco.spark.read.stream import RefusedReader, StreamReader

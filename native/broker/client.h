@@ -27,6 +27,7 @@ struct slot {
     struct part part;   /* the only one, mostly */
     struct part *parts; /* more than one */
     uint32_t held;      /* bytes of the body that the upper layer has */
+    int64_t begun_us;   /* its request's head was there */
     uint64_t expected;  /* sequence, for a gap; of a slice, for 421; line number */
     struct asked *asked; /* control: it waits to be given up, see control.c */
     struct output *first, *last; /* SLOT_PYTHON, rendered; SLOT_STREAM: its headers */

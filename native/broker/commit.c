@@ -106,6 +106,7 @@ uint16_t commit_append(struct reactor *reactor, const struct commit *commit)
     while (first != NULL) { /* from here on nothing can fail: all, or none of it */
         struct run *next = first->next;
         first->glued = next != NULL;
+        first->queued_us = reactor->loop.monotonic_us;
         log_enqueue(reactor->log, first);
         first = next;
     }

@@ -6,6 +6,7 @@
 #define BARCO_CORE_H
 
 #include "broker/problem.h"
+#include "broker/stages.h"
 #include "format/headers.h"
 #include "log/log.h"
 #include "loop/loop.h"
@@ -194,6 +195,7 @@ struct reactor {
     /* gather.c: a round is the time in which groups are on their way to the followers. */
     int64_t round_started_us, round_ended_us, round_us; /* the last one a moving average */
     bool round_open;
+    struct stages stages;
     char token_text[24]; /* of the range, for answers */
     uint32_t token_text_len;
     char date[40];

@@ -39,10 +39,12 @@ static void note_waiting(struct reactor *reactor, const struct append *append)
 static void append_written(struct write *write, int64_t result)
 {
     struct reactor *reactor = write->owner;
-    int64_t took_us = reactor->loop.monotonic_us - ((struct append *)write)->submitted_us;
-    assert(took_us >= 0);
-    reactor->append_us += (took_us - reactor->append_us) / 8;
+    /* It may have begun after the clock of this turn was read. */
+    const int64_t took_us = reactor->loop.monotonic_us - ((struct append *)write)->submitted_us;
+    reactor->append_us += ((took_us > 0 ? took_us : 0) - reactor->append_us) / 8;
     assert(reactor->append_us >= 0);
+    histogram_note(&reactor->stages.of[STAGE_WRITE], took_us);
+    reactor->stages.released_us = reactor->loop.monotonic_us;
     log_written(reactor->log, (struct append *)write, result);
     if (reactor->log->failed && !reactor->io_failed) {
         reactor->io_failed = true;
@@ -55,7 +57,8 @@ static void submit_append(void *owner, struct append *append)
     struct reactor *reactor = owner;
     const uint8_t *bytes = log_memory(reactor->log, append->pos + append->done);
     assert(append->busy && append->done < append->bytes);
-    append->submitted_us = reactor->loop.monotonic_us;
+    append->submitted_us = monotonic_us(); /* building it took its time */
+    stages_submitted(&reactor->stages, reactor->log, append, append->submitted_us);
     append->write.owner = reactor;
     append->write.done = append_written;
     note_waiting(reactor, append);
@@ -311,6 +314,14 @@ static void pump(struct reactor *reactor)
         log_pump(reactor->log, reactor->loop.wall_us);
 }
 
+/* What can be answered is, and how long that took is noted. */
+static void tend_answers(struct reactor *reactor)
+{
+    loop_tend(&reactor->loop);
+    if (stages_answering(&reactor->stages, reactor->log))
+        stages_answered(&reactor->stages, reactor->log, monotonic_us());
+}
+
 static void turn(struct reactor *reactor, int64_t timeout_ns)
 {
     const int64_t gather_ns = gather_left_us(reactor) * 1000;
@@ -335,7 +346,7 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
     tell_settled(reactor);
     unblock(reactor);
     tls_tend(&reactor->loop);
-    loop_tend(&reactor->loop);
+    tend_answers(reactor);
     if (refuse_in_us(reactor) == 0) {
         /* What others wait for does not wait for that. */
         reactor->loop.net->submit(reactor->loop.net);
@@ -396,7 +407,7 @@ void reactor_run(struct reactor *reactor, int64_t timeout_ns)
         control_pace(reactor, reactor->loop.monotonic_us - reactor->asking.left_us);
     /* What Python asked for since the last stay: answers, appends, segments. */
     pump(reactor);
-    loop_tend(&reactor->loop);
+    tend_answers(reactor);
     tell_settled(reactor);
     int64_t end_ms = INT64_MAX;
     if (timeout_ns >= 0)

@@ -188,6 +188,8 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
         struct waiter waiter = {.kind = WAITER_SLOT, .slot = request->slot, .conn = conn_id(conn)};
         uint64_t detail = 0;
         const struct topic *topic = request->produce.topic;
+        histogram_note(&conn_reactor(conn)->stages.of[STAGE_RECEIVE],
+                       conn->loop->monotonic_us - slot->begun_us);
         problem = access_again(conn, &(struct http1_slice){topic->name, topic->name_len});
         if (problem == PROBLEM_NONE)
             problem = unpack_body(conn, &bytes, &len);
@@ -276,6 +278,7 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
     request->body_want = head->content_length > 0 ? (uint64_t)head->content_length : 0;
     conn_reactor(conn)->requests++;
     conn->since_ms = conn->loop->now_ms;
+    slot->begun_us = conn->loop->monotonic_us;
     struct http1_slice topic;
     uint16_t problem = request_origin(conn, head);
     bool produce = head->method == HTTP1_POST && is_produce_path(head, &topic);
@@ -657,13 +660,11 @@ static void client_closed(struct conn *conn)
 static void client_freed(struct conn *conn)
 {
     struct client *client = client_of(conn);
+    assert(conn->closed && client->hearer == NULL);
     guest_unyield(guest_of(conn));
-    if (client->hearer != NULL)
-        hearer_closed(conn); /* the loop ends with it */
     request_clear(&client->request);
     for (uint32_t n = client->slot_first; n != client->slot_end; n++)
         slot_clear(conn, slot_at(client, n));
-    access_forget(conn); /* one that goes with its worker was never closed */
     assert(client->control_open == 0 && client->shown == NULL);
     free(client->slots);
 }

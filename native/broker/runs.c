@@ -82,6 +82,7 @@ uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struc
                           uint64_t *detail)
 {
     assert(run->count > 0); /* none: a duplicate, or refused, see below */
+    run->queued_us = reactor->loop.monotonic_us;
     if (run_bound(run) > log_run_bound_max(reactor->log)) {
         run_free(run);
         *detail = 0;

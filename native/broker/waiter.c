@@ -36,6 +36,10 @@ void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16
         return;
     }
     slot->kind = duplicate ? SLOT_DUPLICATE : SLOT_PRODUCED;
+    const int64_t turn_us = reactor->loop.monotonic_us, safe_us = reactor->stages.released_us;
+    assert(slot->begun_us <= turn_us); /* in this turn at the latest */
+    histogram_note(&reactor->stages.of[STAGE_WHOLE],
+                   (safe_us > turn_us ? safe_us : turn_us) - slot->begun_us);
     conn_answer(conn, slot);
 }
 

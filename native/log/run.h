@@ -60,6 +60,7 @@ struct run {
     uint32_t key_len;
     uint32_t producer_epoch;
     uint64_t producer_seq; /* refused: the one that would have been taken */
+    int64_t queued_us; /* by the owner's clock */
     uint8_t producer_id[PRODUCER_ID_BYTES];
     const struct batch_view *batch;   /* sealed only */
     _Alignas(8) uint8_t tail[];

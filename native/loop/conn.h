@@ -51,7 +51,7 @@ struct protocol {
     void (*tended)(struct conn *conn);
     /* The other end sends nothing more. NULL: then it is closed. */
     void (*half_closed)(struct conn *conn);
-    void (*closed)(struct conn *conn);
+    void (*closed)(struct conn *conn); /* once, and always before it is freed */
     void (*freed)(struct conn *conn);
     void (*deadline)(struct conn *conn, int64_t now_ms); /* about twice a second */
 };

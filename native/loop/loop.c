@@ -15,7 +15,7 @@ int64_t monotonic_us(void)
     return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
 }
 
-/* The only reader of the clocks in the core: once a turn. */
+/* The clocks of a turn. Who has to know how long something took within one reads its own. */
 void loop_clock(struct loop *loop)
 {
     struct timespec now;
@@ -49,8 +49,12 @@ bool loop_init(struct loop *loop, const struct loop_owner *owner, int engine, co
     return loop->net != NULL;
 }
 
+/* Each is closed before any is freed: who is closed gives things back, and may have a word for
+ * others. */
 void loop_free(struct loop *loop)
 {
+    for (struct conn *conn = loop->conns; conn != NULL; conn = conn->next)
+        conn_close(conn);
     if (loop->net != NULL)
         loop->net->free(loop->net);
     while (loop->conns != NULL) {

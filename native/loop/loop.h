@@ -53,7 +53,7 @@ struct loop {
 
 /* engine: 0 auto, 1 io_uring, 2 epoll. False, and *error says why. */
 bool loop_init(struct loop *loop, const struct loop_owner *owner, int engine, const char **error);
-/* Closes and frees all connections. */
+/* Closes all connections, with their last words, and frees them. */
 void loop_free(struct loop *loop);
 int loop_listen(struct loop *loop, int fd, const struct protocol *protocol,
                 const struct transport *transport);

@@ -122,6 +122,7 @@ static PyObject *Reactor_replicated(PyObject *self, PyObject *args)
     unsigned long long gseq;
     if (reactor == NULL || !PyArg_ParseTuple(args, "K", &gseq))
         return NULL;
+    stages_replicated(&reactor->stages, reactor->log, gseq, monotonic_us());
     log_replicated(reactor->log, gseq);
     Py_RETURN_NONE;
 }

@@ -202,6 +202,9 @@ class FakeBroker:
                     break
                 await asyncio.sleep(0.01)
             return answer
+        if action == "commit" and asked.body:
+            self._commit_to(asked)
+            return 204, {}, b""
         wanted = action == "commit" or asked.query.get("commit") == ["true"]
         if wanted and asked.query.get("delivery") == [group.delivery]:
             group.committed |= group.delivered
@@ -229,6 +232,13 @@ class FakeBroker:
         group.delivery = f"d{group.count}"
         headers = {"Barco-Delivery": group.delivery, "Barco-Start": ", ".join(skips)}
         return 200, headers, body
+
+    def _commit_to(self, asked: Asked) -> None:
+        for position in json.loads(asked.body)["positions"]:
+            place = (position["topic"], position["slice"])
+            offset = int(position["cursor"][9:], 16)
+            assert self.group.committed.get(place, 0) <= offset <= self.group.delivered[place]
+            self.group.committed[place] = offset
 
     def _seek(self, asked: Asked) -> Answer:
         given = json.loads(asked.body)

@@ -52,6 +52,8 @@ class Listening:
         self.status = self._response.status
         self.headers = {name.lower(): value for name, value in self._response.getheaders()}
         self.heard: list[Heard] = []
+        self.begins = ""
+        """The id of the place where it begins, which comes first."""
         self.comments = 0
         self.body = b""
         self.ended = threading.Event()
@@ -71,7 +73,10 @@ class Listening:
                 if not raw.endswith(b"\n"):
                     break  # Half an event: a client drops it.
                 line = raw[:-1].decode()
-                if not line and fields:
+                if not line and fields.keys() == {"id"}:
+                    assert not self.begins and not self.heard, "only once, and first"
+                    self.begins = fields.pop("id")
+                elif not line and fields:
                     self.heard.append(Heard(fields["id"], json.loads(fields["data"])))
                     fields = {}
                 elif line.startswith(":"):

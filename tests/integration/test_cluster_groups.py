@@ -1,11 +1,15 @@
 """A group in a cluster of three real brokers: registered at one, known to all, through a crash."""
 
+import json
 import os
 import secrets
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,3 +115,79 @@ def members_left(cluster: LocalCluster) -> list[str]:
         except NotFoundError:
             pass
     return left
+
+
+def ask(cluster: LocalCluster, at: int, what: str, query: str = "", body: Any = None) -> Any:
+    """One request of a consumer named ann: (status, answer as JSON)."""
+    request = urllib.request.Request(
+        f"http://{cluster.endpoints[at]}/v1/consumer/{what}?consumerId=ann{query}",
+        b"" if body is None else json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text[:1] in (b"[", b"{") else None
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_positions_are_committed_at_any_broker_and_kept_through_a_crash(
+    cluster: LocalCluster,
+) -> None:
+    """Each slice's by whoever leads it; what is behind or was not delivered is named."""
+    endpoints = cluster.endpoints
+    values = [b"%d" % number for number in range(120)]
+    with barco.Producer(endpoints) as producer:
+        producer.send_many("t", values, values).result(60)
+    assert ask(cluster, 0, "register", "&group=g&topic=t&onNewGroup=startFromEarliest")[0] == 200
+    until(lambda: members(cluster, 1) == members(cluster, 2) == ["ann"])
+    given = [part for at in range(3) for part in ask(cluster, at, "poll", "&waitMs=9000")[1]]
+    assert sum(len(part["values"]) for part in given) == 120
+    assert len({part["token"] for part in given}) == 3, "each broker has given what it leads"
+    middle = [
+        {
+            "topic": "t",
+            "token": part["token"],
+            "slice": part["rangeIndex"],
+            "offset": len(part["values"]) // 2,
+        }
+        for part in given
+    ]
+    for at in range(3):
+        assert ask(cluster, at, "commit", body={"positions": middle}) == (204, None), "or again"
+    largest = max(middle, key=lambda each: each["offset"])
+    wrong = [largest | {"offset": largest["offset"] - 1}], [middle[0] | {"offset": 10_000}]
+    for positions in wrong:
+        status, problem = ask(cluster, 1, "commit", body={"positions": positions})
+        assert (status, len(problem["slices"])) == (409, 1)
+    done = {str(v) for part in given for v in part["values"][: len(part["values"]) // 2]}
+    cluster.kill(2)
+    with barco.Consumer("t", group="g", endpoint=endpoints, consumer_id="ann") as again:
+        got: list[str] = []
+        until(lambda: len(take(again, got)) >= 120 - len(done))
+    assert sorted(got) == sorted({value.decode() for value in values} - done)
+
+
+def take(consumer: barco.Consumer, got: list[str]) -> list[str]:
+    got += [str(event.value, "ascii") for event in consumer.poll(1.0)]
+    return got
+
+
+def test_the_lag_of_a_group_is_among_the_metrics(cluster: LocalCluster) -> None:
+    """Of each broker what it leads, and all of it at some broker."""
+    values = [b"%d" % number for number in range(60)]
+    with barco.Producer(cluster.endpoints) as producer:
+        producer.send_many("t", values, values).result(60)
+    barco.Consumer("t", group='g"', endpoint=cluster.endpoints, start="earliest").close()
+
+    def lag() -> int:
+        found = 0
+        for endpoint in cluster.endpoints:
+            with barco.Admin(endpoint) as admin:
+                for line in admin.metrics().splitlines():
+                    if line.startswith('barco_group_lag_events{group="g\\"",topic="t",'):
+                        found += int(line.rpartition(" ")[2])
+        return found
+
+    until(lambda: lag() == 60)

@@ -1,6 +1,7 @@
 """The console in a real browser beside a ring of three: what it shows, also when a broker dies."""
 
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -25,6 +26,12 @@ def cluster(tmp_path: Path) -> Iterator[JoinedCluster]:
 def get(cluster: JoinedCluster, path: str) -> Any:
     with urllib.request.urlopen(f"http://{cluster.endpoints[0]}{path}", timeout=10) as answer:
         return json.load(answer)
+
+
+def metrics(cluster: JoinedCluster) -> str:
+    with urllib.request.urlopen(f"http://{cluster.endpoints[0]}/metrics", timeout=10) as answer:
+        text: str = answer.read().decode()
+    return text
 
 
 def until(cluster: JoinedCluster, path: str, seen: Callable[[Any], bool]) -> Any:
@@ -65,6 +72,14 @@ def test_health_and_figures_of_all_brokers(cluster: JoinedCluster) -> None:
     ]  # fmt: skip
     assert sum(each["figures"]["events"] for each in told) == 300
     assert all(each["figures"]["process_cpu_seconds"] > 0 for each in told)
+    for stages in (get(cluster, "/v1/figures")["stages"], *(each["stages"] for each in told)):
+        assert list(stages) == ["receive", "gather", "write", "replicate", "answer", "whole"]
+        assert all(each["count"] > 0 for each in stages.values()), stages
+        assert all(each["p50"] <= each["p99"] < 10 for each in stages.values()), stages
+    text = metrics(cluster)
+    counts = dict(re.findall(r'stage_seconds_count\{stage="(\w+)"\} (\d+)', text))
+    assert counts.keys() == {"receive", "gather", "write", "replicate", "answer"}
+    assert all(int(count) > 0 for count in counts.values()), counts
     cluster.kill(1)
     until(
         *(cluster, "/v1/health"),
@@ -88,6 +103,7 @@ def test_what_a_browser_shows(cluster: JoinedCluster, tmp_path: Path) -> None:
             read += len(consumer.poll(5.0))
     shown = page(cluster, "ring", tmp_path)
     assert "✓ All slices are written to three disks" in shown
+    assert "replicate: on a follower's disk, p99" in shown and "broker 2</option>" in shown
     assert shown.count("leads, members") == 3, "a part of the ring for each range"
     assert all(f"<td>{host}</td>" in shown for host in cluster.hosts)
     shown = page(cluster, "topic/t", tmp_path)

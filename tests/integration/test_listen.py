@@ -74,6 +74,24 @@ def test_a_topic_is_heard_as_a_whole_and_its_ids_are_of_all_slices(
     assert sorted(listen(f"{WHOLE}?from=earliest").values(25)) == list(range(25))
 
 
+@pytest.mark.parametrize("path", [SLICE, WHOLE])
+@pytest.mark.parametrize("before", [0, 3])
+def test_who_is_cut_off_before_an_event_came_misses_none(
+    broker: RunningBroker, listen: Callable[..., Listening], path: str, before: int
+) -> None:
+    """Where it begins comes first, as an id without data."""
+    assert broker.request("PUT", "/v1/topics/t", headers={"Content-Type": JSON}).status == 201
+    if before:
+        fill(broker, 0, before)
+    quiet = listen(path)
+    until(lambda: quiet.begins)
+    quiet.close()
+    assert not quiet.heard
+    fill(broker, before, 2)
+    again = listen(path, quiet.begins)
+    assert again.values(2) == [before, before + 1]
+
+
 def test_those_far_behind_catch_up_without_a_gap(
     broker: RunningBroker, listen: Callable[..., Listening]
 ) -> None:
@@ -92,31 +110,65 @@ def test_those_far_behind_catch_up_without_a_gap(
     assert count == 19
 
 
-def test_who_does_not_read_misses_nothing_when_he_does(broker: RunningBroker) -> None:
-    """Its feed goes on without it, further than it keeps text: it is read for alone, then joins."""
+@pytest.mark.parametrize("path", [SLICE, WHOLE])
+def test_who_does_not_read_misses_nothing_when_he_does(
+    broker: RunningBroker, listen: Callable[..., Listening], path: str
+) -> None:
+    """Its feed goes on without it, further than it keeps text: it is read for alone, then joins.
+
+    The kernel keeps next to nothing for it, so that the feed really has to drop it.
+    """
     fill(broker, 0, 1)
-    with socket.create_connection(("127.0.0.1", broker.port())) as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 256 << 10)
-        slow.sendall(
-            f"GET {SLICE} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n".encode()
-        )
+    key, text = key_of(broker, "t", 5), "y" * 900
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 10)
         slow.settimeout(30)
-        head = slow.recv(4096)
-        assert head.startswith(b"HTTP/1.1 200"), head
-        key, text = key_of(broker, "t", 5), "y" * 900
-        for first in range(0, 12_000, 500):
+        slow.connect(("127.0.0.1", broker.port()))
+        slow.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n".encode()
+        )
+        found = slow.recv(4096)
+        assert found.startswith(b"HTTP/1.1 200"), found
+        live = listen(path)
+
+        def read_to(last: int) -> None:
+            nonlocal found
+            while b'{"n":%d}}\n\n' % last not in found[-4096:]:
+                piece = slow.recv(1 << 20)
+                assert piece, "it was closed"
+                found += piece
+
+        for first in range(0, 4000, 500):
             lines = (f'{{"n":{n},"t":"{text}"}}\n' for n in range(first, first + 500))
             broker.produce("t", "".join(lines).encode(), key=key)
-        found = b""
-        while found.count(b"\n\n") < 12_000:
-            piece = slow.recv(1 << 20)
-            assert piece, "it was closed"
-            found += piece
-        broker.produce("t", b'{"n":12000}\n', key=key)
-        while found.count(b"\n\n") < 12_001:
-            found += slow.recv(1 << 20)
+        live.values(4000)  # The feed is far beyond what it keeps.
+        for last in (4000, 4001):  # In its own time, and when it hears the feed again.
+            broker.produce("t", b'{"n":%d}\n' % last, key=key)
+            read_to(last)
     data = [line[6:] for line in found.split(b"\n") if line.startswith(b"data: ")]
-    assert [json.loads(line)["value"]["n"] for line in data] == list(range(12_001))
+    assert [json.loads(line)["value"]["n"] for line in data] == list(range(4002))
+
+
+def test_who_hangs_up_while_he_catches_up_leaves_the_worker_free(
+    start_broker: Callable[..., RunningBroker],
+) -> None:
+    """It was read for again and again, and its worker heard of nothing else until it was killed."""
+    broker = start_broker(workers=1)
+    for slice_ in range(8):
+        fill(broker, 0, 500, slice_)
+    pids = broker.worker_pids()
+    asked = f"GET {WHOLE}?from=earliest HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", broker.port())) as gone:
+            gone.sendall(asked)
+    with closing(Listening("127.0.0.1", broker.port(), f"{WHOLE}?from=earliest")) as heard:
+        heard.values(4000)
+
+    def listeners() -> bool:
+        return b"\nbarco_listeners 0\n" in broker.request("GET", "/metrics").body
+
+    until(listeners)
+    assert broker.worker_pids() == pids
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Who may listen, over TLS too: asked again when what users may do has changed."""
 
+import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -70,6 +72,46 @@ def test_a_revoked_user_hears_no_more_and_others_do(broker: RunningBroker, tmp_p
             assert len(one.heard) == 1
             root.remove_user("two")
             until(two.ended.is_set)
+
+
+def test_who_waits_for_his_turn_while_he_is_revoked_does_not_begin(tmp_path: Path) -> None:
+    """A stream begins when what was asked before it is answered: until then much may change."""
+    data_dir = tmp_path / "data"
+    data_dir.mkdir(mode=0o700)
+    add(data_dir / NAME, "root", hash_of(ROOT).hex())
+    broker = RunningBroker(data_dir, access_required=True, workers=1)
+    broker.start()
+    asked = (
+        "{} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer one\r\nContent-Length: 0\r\n{}\r\n"
+    )
+    polled = asked.format("POST /v1/consumer/poll?consumerId=c&waitMs=1500", "")
+    heard = asked.format(f"GET {PATH}", "Accept: text/event-stream\r\n")
+    try:
+        where = f"localhost:{broker.port('discovery')}"
+        with barco.Admin(barco.Access.of(where, token=ROOT)) as root:
+            root.create_topic("t")
+            root.set_user("one", token="one", grants=["consume:t"])
+            shown = {"Authorization": "Bearer one"}
+            query = {"consumerId": "c", "group": "g", "topic": "t"}
+            until(
+                lambda: (
+                    broker.request("PUT", "/v1/consumer/register", query, headers=shown).status
+                    == 200
+                )
+            )
+            with socket.create_connection(("127.0.0.1", broker.port())) as both:
+                both.sendall((polled + heard).encode())
+                time.sleep(0.7)  # It waits behind the poll.
+                root.remove_user("one")
+                both.settimeout(30)
+                found = b""
+                while found.count(b"HTTP/1.1 ") < 2:
+                    piece = both.recv(65536)
+                    assert piece, found
+                    found += piece
+        assert found.rpartition(b"HTTP/1.1 ")[2].startswith(b"503"), found
+    finally:
+        broker.end()
 
 
 def closed(listening: Listening) -> int:

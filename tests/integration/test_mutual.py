@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,23 +21,18 @@ import pytest
 from reference.certificates import Files, authority, broker
 
 from barco import config as configuration
-from barco.errors import BarcoError
-from barco.mutual import Mutual, Session
-from barco.protocol.door import link_key
-from barco.protocol.link import KINDS, Hello
-from barco.supervisor.secret import read_secret
-from barco.workers.peers import links
-from barco.workers.peers.links import End
+from barco.mutual import Mutual
+from barco.protocol.link import KINDS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from cluster import LocalCluster
+from pretending import calls
 
 SECONDS = 90.0
 """Generous: it only ends what has failed."""
 
 EVENTS = 30
-REPLICATION_PORT = 9256
 STARTED = "is alive"
 NOT_SO = ("not believed", "do not come to terms", "TLS and", "TLS, and", "certificate is that of")
 """In lines of a log, where TLS between brokers does not work. Calls that are given up while a
@@ -260,72 +254,6 @@ def without_them(cluster: LocalCluster, ordinal: int) -> None:
     file = cluster.config(ordinal)
     lines = r"(?m)^(ca|certificate|key|tls_required) = .*\n"
     file.write_text(re.sub(lines, "", file.read_text()))
-
-
-def hello(cluster: LocalCluster, kind: str, uuid: str) -> Hello:
-    """As the first process of broker 2 would say it."""
-    identity = json.loads((cluster.data(2) / "broker.json").read_text())
-    return Hello(
-        kind=kind,
-        cluster_uuid=uuid,
-        ordinal=2,
-        disk_uuid=identity["disk_uuid"],
-        worker=0,
-        token=0,
-        session=time.time_ns(),
-        ring_size=3,
-        workers=1,
-        slices_per_range=8,
-    )
-
-
-async def calls(cluster: LocalCluster, kind: str, mutual: Mutual) -> str:
-    """Broker 2 calls the process of broker 0 that holds its range; "" if it is let in."""
-    config = configuration.resolved(configuration.load(cluster.config(2)))
-    uuid = configuration.cluster_uuid(config)
-    key = link_key(read_secret(config), uuid)
-    end = End(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    loop = asyncio.get_running_loop()
-    try:
-        end.bind((cluster.hosts[2], 0))
-        await loop.sock_connect(end, (cluster.hosts[0], REPLICATION_PORT))
-        said = await links._say_hello(end, hello(cluster, kind, uuid), key, mutual.tls)
-        if not mutual.is_on:
-            return ""
-        session = Session(False, said[1], 0)
-        if kind == "rpc":
-            end.transport = await mutual.transport(end, session)
-            lost = asyncio.Event()
-            end.transport.set_protocol(Told(lost))
-            end.transport.resume_reading()
-            await asyncio.wait_for(lost.wait(), 5)
-            return "closed"
-        end.seal = await mutual.shake(end, session)
-        return "" if await still_open(end) else "closed"
-    except (BarcoError, OSError) as error:
-        return str(error) or repr(error)
-    finally:
-        end.drop()
-
-
-class Told(asyncio.Protocol):
-    """Hears of the end."""
-
-    def __init__(self, lost: asyncio.Event) -> None:
-        self._lost = lost
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._lost.set()
-
-
-async def still_open(end: End) -> bool:
-    try:
-        async with asyncio.timeout(0.3):
-            return bool(await asyncio.get_running_loop().sock_recv(end, 100))
-    except TimeoutError:
-        return True
-    except OSError:
-        return False
 
 
 @pytest.mark.chaos

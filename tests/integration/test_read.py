@@ -231,8 +231,8 @@ def test_every_listener_answers_for_everything(broker: RunningBroker, listener: 
     assert broker.request("GET", "/openapi.json", listener=listener).json["openapi"] == "3.1.0"
     text = broker.request("GET", "/metrics", listener=listener).body.decode()
     assert "\nbarco_workers_up 2\n" in text
-    names = [line.split("{")[0].split(" ")[0] for line in text.splitlines() if line[0] != "#"]
-    assert len(names) == len(set(names))
+    series = [line.rsplit(" ", 1)[0] for line in text.splitlines() if line[0] != "#"]
+    assert len(series) == len(set(series))
 
 
 def test_the_status_is_what_openapi_says(broker: RunningBroker) -> None:

@@ -88,7 +88,8 @@ def test_files_that_are_named_are_there() -> None:
 
 
 def test_metrics_that_are_named_are_told() -> None:
-    sources = [tree.ROOT / "workers" / "process" / "metrics.py", *tree.native()]
+    rooms = ("process/metrics.py", "http/handlers/measures.py")
+    sources = [*(tree.ROOT / "workers" / room for room in rooms), *tree.native()]
     told = {
         name
         for path in sources
@@ -98,7 +99,8 @@ def test_metrics_that_are_named_are_told() -> None:
         f"{tree.relative(page)}: barco_{name}"
         for page in pages()
         for name in re.findall(r"`barco_([a-z0-9_]+)(?=[`{ ])", page.read_text("utf-8"))
-        if name not in told and name.removesuffix("_total").removeprefix("gossip_") not in told
+        if name not in told
+        and re.sub("_(total|info)$", "", name).removeprefix("gossip_") not in told
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -26,6 +26,8 @@ FLOORS = (
     *("barco.cluster.ring", "barco.cluster.gossip", "barco.cluster.groups"),
     # The library, and Spark upon it.
     *("barco.client.base", "barco.client.wire", "barco.client", "barco"),
+    # Tables of events.
+    *("barco.arrow", "barco.tables"),
     *("barco.spark.base", "barco.spark.write", "barco.spark.read", "barco.spark"),
     *("barco.supervisor.files", "barco.supervisor.wire", "barco.supervisor.sources"),
     *("barco.supervisor", "barco.kubernetes"),
@@ -37,7 +39,8 @@ FLOORS = (
     "barco.workers.writes",
     *("barco.workers.peers", "barco.workers.operations", "barco.workers.process"),
     "barco.workers.replication",
-    *("barco.workers.http.base", "barco.workers.http.listening", "barco.workers.http.handlers"),
+    *("barco.workers.http.base", "barco.workers.http.listening"),
+    *("barco.workers.http.consuming", "barco.workers.http.handlers"),
     "barco.workers.http",
     "barco.workers",
     # Commands; the offline ones look into files that only the storage of a worker understands.

@@ -39,7 +39,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "barco.kubernetes": (*BYTES, "barco.config", "barco.supervisor.sources"),
     "barco.client": (*BYTES, "barco"),
-    "barco.spark": (*BYTES, "barco", "barco.client"),
+    "barco.arrow": (*BYTES, "barco"),
+    "barco.tables": (*BYTES, "barco", "barco.client", "barco.arrow"),
+    "barco.spark": (*BYTES, "barco", "barco.client", "barco.arrow"),
     "barco.cli": (
         *(*BYTES, "barco", "barco.addresses", "barco.config", "barco.sections", "barco.log"),
         *("barco.supervisor", "barco.client", "barco.kubernetes"),
@@ -89,6 +91,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "barco.cli.commands.scale": (*BYTES, "barco", "barco.cli", "barco.cluster.ring"),
     "barco.cli.commands.drain": (*BYTES, "barco", "barco.cli", "barco.cluster.ring"),
     # A worker hosts the replicas of its shard: pure machines that it drives.
+    "barco.cli.commands.export": (*BYTES, "barco", "barco.cli", "barco.client", "barco.tables"),
     "barco.cli.commands.spark_load": (*BYTES, "barco", "barco.cli", "barco.client", "barco.spark"),
     "barco.workers": (*BYTES, "barco", "barco.log", "barco.mutual", "barco.cluster"),
     "barco.workers.http": (*BYTES, "barco", "barco.log", "barco.console", "barco.workers"),

@@ -1,9 +1,7 @@
-"""Group consumption at the owner of a slice: what was delivered, and what is committed.
+"""Group consumption at the owner of a slice: what was delivered, to whom, and who is next.
 
-For each (group, topic, slice) there is one cursor. What has been delivered to the consumer that
-holds it, and not been committed yet, is given again to the next holder. The group offset is an
-event in `__offsets`, in the slice's own stream: it is as durable as an event, it is fenced by the
-same log, and it is recovered with it.
+What has been delivered to the consumer that holds a slice, and not been committed yet, is given
+again to the next holder; but what is with a living holder is not given to another.
 """
 
 import asyncio
@@ -11,10 +9,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from barco import limits
-from barco.errors import BarcoError, NotReadyError, TooManyRequestsError
-from barco.workers.groups.cursor import OFFSETS, GroupCursor, Key, restored
-from barco.workers.groups.owned import GroupOwners, user_of
+from barco.errors import BarcoError, NotReadyError
+from barco.workers.groups.cursor import GroupCursor, Key
+from barco.workers.groups.offsets import Name, Offsets
+from barco.workers.groups.owned import user_of
 from barco.workers.groups.polls import PollRequest, PollResult, Said, holds
 from barco.workers.groups.views import GroupView, Member
 from barco.workers.seams import ReactorLike
@@ -29,8 +27,8 @@ async def _nobody(worker: int, key: Key) -> str | None:
     return None
 
 
-class Consumption:
-    """All cursors of the slices of one worker."""
+class Consumption(Offsets):
+    """All cursors of the slices of one worker, and who has what of them."""
 
     def __init__(
         self,
@@ -45,22 +43,14 @@ class Consumption:
         peer: int,
         now_us: Callable[[], int],
     ) -> None:
-        self._reactor = reactor
-        self._reads = reads
-        self._appends = appends
+        super().__init__(reactor, reads=reads, appends=appends, slices=slices, now_us=now_us)
         self._waiters = waiters
         self._membership = membership
-        self.slices = slices
-        """Of this worker; they change only while it is closed."""
         self._first_slice = first_slice
-        self._now_us = now_us
         self.peer = peer
         self.ask_written: Callable[[int, Key], Awaitable[str | None]] = _nobody
         """What a sibling has written to a consumer last; set by who can ask the siblings."""
-        self._epoch = 0
-        self._cursors: dict[tuple[str, str, int], GroupCursor] = {}
-        self.owners = GroupOwners()
-        self._held: dict[Key, set[tuple[str, str, int]]] = {}
+        self._held: dict[Key, set[Name]] = {}
         self._fenced: dict[Key, set[Slot]] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
         self._turns: dict[Key, int] = {}
@@ -69,32 +59,12 @@ class Consumption:
         self._unread: set[Slot] = set()
         """What could not be read when it was last tried."""
 
-    def open(self, epoch: int) -> None:
-        """A generation is open: take up the group offsets that its log holds."""
-        self.close()
-        self._epoch = epoch
-        for cursor in restored(self._reactor.compacted(OFFSETS)):
-            if cursor.slice in self.slices:
-                self._cursors[cursor.group, cursor.topic, cursor.slice] = cursor
-                self.owners.add(cursor.group, cursor.owner)
-
     def close(self) -> None:
         """Another worker leads now: it has the group offsets, and hands out what follows."""
-        self._epoch = 0
-        for table in (self._cursors, self._held, self._fenced, self._turns, self._latest):
+        super().close()
+        for table in (self._held, self._fenced, self._turns, self._latest):
             table.clear()
-        self.owners.clear()
         self._unread.clear()
-
-    def committed(self, group: str, topic: str, index: int) -> int:
-        """The group offset of a slice, as it is stable; -1: there is none."""
-        cursor = self._cursors.get((group, topic, index))
-        return -1 if cursor is None else cursor.committed
-
-    @property
-    def cursor_count(self) -> int:
-        """How many group offsets this worker keeps."""
-        return len(self._cursors)
 
     # --- Polling ------------------------------------------------------------------------------
 
@@ -124,9 +94,12 @@ class Consumption:
         got = await self._got(key, request.said)
         self._fenced.pop(key, None)
         names = [(member.group, *slot) for slot in slots]
-        for name in self._held.get(key, set()).difference(names):  # Another's from now on.
+        parted = self._held.get(key, set()).difference(names)
+        for name in parted:  # Another's from now on.
             self._acknowledge(self._cursors[name], request, got)
             self._release(self._cursors[name])
+        if parted:
+            self._waiters.look()
         cursors = [c for c in map(self._cursors.get, names) if c and c.committed >= 0]
         if len(cursors) < len(names):
             epoch = self._epoch
@@ -136,10 +109,11 @@ class Consumption:
                 raise NotReadyError("Another worker leads the shard now.")
             cursors = [self._cursors[name] for name in names]
         for cursor in cursors:
-            if cursor.holder != key:
-                self._claim(cursor, key)
-            elif cursor.position > cursor.asked:
+            if cursor.holder == key:
                 self._acknowledge(cursor, request, got)
+            elif self._is_free(cursor):
+                self._claim(cursor, key)
+        cursors = [cursor for cursor in cursors if cursor.holder == key]
         turn = self._turns[key] = (self._turns.get(key, -1) + 1) % max(1, len(cursors))
         return cursors[turn:] + cursors[:turn]
 
@@ -211,6 +185,11 @@ class Consumption:
             self._unread.add(slot)
             log.error("%s/%d cannot be read from %d on: %s", *slot, cursor.position, error)
 
+    def _is_free(self, cursor: GroupCursor) -> bool:
+        """Whether nobody who lives has it. A holder that is to part with it has it until it polls
+        without it: that acknowledges what it was given."""
+        return cursor.holder is None or not self._membership.is_current(cursor.holder)
+
     def _claim(self, cursor: GroupCursor, key: Key) -> None:
         self._release(cursor)
         cursor.holder = key
@@ -225,9 +204,19 @@ class Consumption:
                 self._held.pop(cursor.holder, None)
             if cursor.position > cursor.asked and self._membership.is_current(cursor.holder):
                 self._fenced.setdefault(cursor.holder, set()).add((cursor.topic, cursor.slice))
-        cursor.holder = None
-        cursor.position = cursor.asked
-        cursor.delivery = ""
+        super()._release(cursor)
+
+    def _part(self, key: Key) -> None:
+        """Take from a consumer what it is not to read any more, unless it has something of it."""
+        held = self._held.get(key)
+        member = self._membership.get(key[0])
+        if not held or member is None or member.key != key:
+            return
+        slots = set(member.slots(self.slices, self._first_slice))
+        for name in [name for name in held if name[1:] not in slots]:
+            cursor = self._cursors[name]
+            if cursor.position <= cursor.asked:
+                self._release(cursor)
 
     async def _got(self, key: Key, said: Said) -> dict[str, bool | None]:
         """Which of the answers that are with this consumer have reached it; None: nobody knows.
@@ -261,93 +250,6 @@ class Consumption:
         except BarcoError:
             pass  # The log is full now; the next poll or commit covers these events as well.
 
-    def _commit(self, cursor: GroupCursor, offset: int) -> asyncio.Future[int]:
-        """Send a group offset to the log. It counts once it is stable, and never goes back."""
-        cursor.asked = offset
-        revision = cursor.revision
-        future = self._store(cursor, offset)
-
-        def stored(done: asyncio.Future[int]) -> None:
-            if cursor.pending is done:
-                cursor.pending = None
-            if cursor.revision != revision:
-                return  # A seek came later.
-            if not done.cancelled() and done.exception() is None:
-                cursor.committed = max(cursor.committed, offset)
-            elif cursor.pending is None:
-                cursor.asked = cursor.committed  # Still with the holder, to be committed again.
-
-        future.add_done_callback(stored)
-        return future
-
-    def _store(self, cursor: GroupCursor, offset: int) -> asyncio.Future[int]:
-        now_us = self._now_us()
-        body = cursor.packed(self._epoch, offset, now_us)
-        try:
-            future = self._appends.start(OFFSETS, cursor.slice, cursor.key, body)
-        except BaseException:
-            cursor.asked = cursor.committed if cursor.pending is None else cursor.asked
-            raise
-        cursor.pending = future
-        cursor.stored_us = now_us
-        return future
-
-    async def start_group(
-        self, group: str, slots: Iterable[Slot], start: str, user: str = "", most: int = 0
-    ) -> None:
-        """Where a group is new to a slice, record durably where it starts. It is the user's who
-        begins it, and who may have so many of them (0: without end)."""
-        self.owners.check(group, user, most)
-        waiting = []
-        for topic, index in slots:
-            cursor = self._cursors.get((group, topic, index))
-            if cursor is None or (cursor.committed < 0 and cursor.pending is None):
-                cursor = self._new_cursor(group, topic, index, user)  # Or the last was refused.
-                earliest, latest = self._reads.bounds(topic, index)
-                offset = earliest if start == "startFromEarliest" else latest
-                try:
-                    self._commit(cursor, offset)
-                except BaseException:
-                    self._lose(cursor)
-                    raise
-                cursor.position = offset
-                cursor.committed = -1  # Not known to the log yet.
-            if cursor.committed < 0 and cursor.pending is not None:
-                waiting.append((cursor, cursor.pending))
-        failed: BarcoError | None = None
-        for cursor, pending in waiting:
-            try:
-                await asyncio.shield(pending)
-            except BarcoError as error:
-                self._lose(cursor)
-                failed = error
-        if failed is not None:
-            raise failed
-
-    def _lose(self, cursor: GroupCursor) -> None:
-        name = (cursor.group, cursor.topic, cursor.slice)
-        if self._cursors.get(name) is cursor:
-            del self._cursors[name]
-            self.owners.remove(cursor.group)
-
-    def _new_cursor(self, group: str, topic: str, index: int, user: str) -> GroupCursor:
-        if len(self._cursors) >= limits.POSITIONS_MAX:
-            raise TooManyRequestsError(
-                f"The worker keeps {limits.POSITIONS_MAX} group offsets, which is its limit: "
-                "delete groups that are not needed any more."
-            )
-        if self._reactor.stats().get("state_full"):
-            raise TooManyRequestsError(
-                "The worker has no room for more group offsets: delete groups that are not needed "
-                "any more, or raise limits.memory_bytes and storage.segment_bytes."
-            )
-        if (last := self._cursors.get((group, topic, index))) is not None:
-            self._lose(last)
-        self.owners.add(group, user)
-        cursor = GroupCursor(group, topic, index, self.owners.of(group))
-        self._cursors[group, topic, index] = cursor
-        return cursor
-
     # --- What a poll may be followed by -----------------------------------------------------------
 
     async def wait(self, member: Member, timeout: float) -> bool:
@@ -364,7 +266,13 @@ class Consumption:
             cursor = self._cursors.get((member.group, topic, index))
             if ends is None or cursor is None:
                 continue
-            if ends[1] > (cursor.position if cursor.holder == member.key else cursor.asked):
+            if cursor.holder == member.key:
+                begin = cursor.position
+            elif self._is_free(cursor):
+                begin = cursor.asked
+            else:
+                continue  # Who has it polls, and then it is looked at again.
+            if ends[1] > begin:
                 return True
         return False
 
@@ -386,8 +294,33 @@ class Consumption:
                     lost.append((cursor.topic, cursor.slice))
             if cursor.pending is not None:
                 waiting.append(cursor.pending)
+        self._part(key)
+        self._waiters.look()
         await all_stable(waiting)
         return sorted(self._fenced.pop(key, set()).union(lost))
+
+    async def commit_to(self, key: Key, group: str, ends: Mapping[Slot, int]) -> list[Slot]:
+        """Commit these offsets, each the next one to read, and wait until that is stable.
+
+        Returns the slices of which nothing was committed: this consumer does not hold them, or the
+        offset is behind the committed one, or beyond what was delivered.
+        """
+        waiting, lost = [], []
+        for slot, offset in ends.items():
+            cursor = self._cursors.get((group, *slot))
+            if cursor is None or (cursor.asked != offset and cursor.holder != key):
+                lost.append(slot)  # One that is committed may be told again, by anybody.
+            elif not cursor.asked <= offset <= max(cursor.asked, cursor.position):
+                lost.append(slot)
+            else:
+                if offset > cursor.asked:
+                    self._commit(cursor, offset)
+                if cursor.pending is not None:
+                    waiting.append(cursor.pending)
+        self._part(key)
+        self._waiters.look()
+        await all_stable(waiting)
+        return sorted(lost)
 
     async def goodbye(self, key: Key, *, commit: bool, said: Said) -> None:
         """The consumer leaves; its slices are free for the others."""
@@ -406,8 +339,11 @@ class Consumption:
             if cursor.delivery == delivery:
                 cursor.position = cursor.asked
 
-    def membership_changed(self, gone: Iterable[Key]) -> None:
-        """Free what consumers hold that are gone, and let those look again whom it concerns."""
+    def membership_changed(self, gone: Iterable[Key], moved: Iterable[Key] = ()) -> None:
+        """Free what consumers hold that are gone, or that is another's now and has been processed,
+        and let those look again whom it concerns."""
+        for key in moved:
+            self._part(key)
         # Those of the last change as well: a poll of theirs may have been under way.
         ended, self._ended = self._ended.union(gone), set(gone)
         for key in ended:
@@ -424,73 +360,9 @@ class Consumption:
 
     # --- Administration ---------------------------------------------------------------------------
 
-    def groups(self) -> list[str]:
-        """Groups with an offset on a slice of this worker."""
-        return sorted({group for group, _, _ in self._cursors})
-
-    async def positions(self, group: str) -> list[dict[str, Any]]:
-        """The group's offsets on the slices of this worker, with the bounds of the slices."""
-        found = []
-        for cursor in list(self._cursors.values()):
-            if cursor.group == group:
-                start = await self._reads.earliest(cursor.topic, cursor.slice)
-                _, end = self._reads.bounds(cursor.topic, cursor.slice)
-                found.append(
-                    {
-                        "topic": cursor.topic,
-                        "slice": cursor.slice,
-                        "committed": max(0, cursor.committed),
-                        "delivered": cursor.position,
-                        "start": start,
-                        "end": end,
-                        "holder": cursor.holder[0] if cursor.holder else None,
-                    }
-                )
-        return found
-
     async def seek(
         self, group: str, topic: str, offsets: dict[int, int], user: str = "", most: int = 0
     ) -> None:
-        """Set group offsets, also back: the one way to do that, and only when asked for. A group
-        begins so as well, see `start_group`."""
-        self.owners.check(group, user, most, first=0 in offsets)
-        waiting = []
-        for index, offset in offsets.items():
-            cursor = self._cursors.get((group, topic, index))
-            if cursor is None:
-                cursor = self._new_cursor(group, topic, index, user)
-            cursor.revision += 1
-            before = cursor.asked
-            cursor.asked = cursor.position = offset
-            cursor.committed = min(cursor.committed, offset)
-            try:
-                waiting.append(self._commit(cursor, offset))
-            except BaseException:
-                cursor.asked = cursor.position = before
-                raise
-        await all_stable(waiting)
+        """As `Offsets.seek`; who waits looks again."""
+        await super().seek(group, topic, offsets, user, most)
         self._waiters.wake()
-
-    async def forget(self, group: str) -> int:
-        """Drop the offsets of a group; returns how many there were."""
-        return await self.drop([name for name in self._cursors if name[0] == group])
-
-    def stored_before(self, time_us: int) -> list[tuple[str, str, int]]:
-        """(group, topic, slice) of the offsets that were last stored before this time."""
-        return [n for n, c in self._cursors.items() if c.pending is None and c.stored_us < time_us]
-
-    def store_again(self, name: tuple[str, str, int]) -> None:
-        """The same group offset, as of now."""
-        self._commit(self._cursors[name], self._cursors[name].asked)
-
-    async def drop(self, names: list[tuple[str, str, int]]) -> int:
-        """Forget these offsets; returns how many they are."""
-        waiting = []
-        for name in names:
-            cursor = self._cursors[name]
-            waiting.append(self._appends.start(OFFSETS, cursor.slice, cursor.key, b""))
-            self._release(cursor)
-            cursor.revision += 1
-            self._lose(cursor)
-        await all_stable(waiting)
-        return len(names)

@@ -10,6 +10,7 @@ from typing import Any
 from barco import limits
 from barco.errors import BarcoError, NotRegisteredError
 from barco.model.placement import Placement
+from barco.workers.groups.cursor import Key
 from barco.workers.seams import SupervisorLike
 
 TOUCH_INTERVAL_S = 10.0
@@ -33,6 +34,9 @@ class Member:
     """For how long it may be silent."""
     numbers: frozenset[int] = field(init=False, compare=False)
     """All of them."""
+    told: set[int] = field(init=False, compare=False, repr=False, default_factory=set)
+    """Workers that have seen a poll since it has these slices: others may still hold some for it
+    that it has no more, until a poll of it acknowledges them."""
     _slots: dict[tuple[range, int], list[tuple[str, int]]] = field(
         init=False, compare=False, repr=False, default_factory=dict
     )
@@ -79,8 +83,9 @@ class GroupView:
         self._touching: asyncio.Task[None] | None = None
         self._waits: Counter[str] = Counter()
         self._watching: asyncio.Task[None] | None = None
-        self.on_change: Callable[[list[tuple[str, int]]], None] = lambda gone: None
-        """With the keys of the registrations that have ended."""
+        self.on_change: Callable[[list[Key], list[Key]], None] = lambda gone, moved: None
+        """With the keys of the registrations that have ended, and of those whose slices have
+        changed."""
 
     @property
     def version(self) -> int:
@@ -114,9 +119,11 @@ class GroupView:
             self._groups.setdefault(group, {}).update(read)
             self._members.update(read)
         self._version = int(view["version"])
-        self.on_change(
-            [member.key for member in before.values() if not self.is_current(member.key)]
-        )
+        gone: list[Key] = []
+        moved: list[Key] = []
+        for member in before.values():
+            (moved if self.is_current(member.key) else gone).append(member.key)
+        self.on_change(gone, moved)
 
     def _member(self, group: str, consumer_id: str, value: Mapping[str, Any]) -> Member:
         assigned = {}

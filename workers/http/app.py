@@ -86,6 +86,7 @@ class App:
         self.listen = Listen(self._context, read)
         """Who listens; the core's part of it is given later."""
         topics = Topics(self._context)
+        self.listen.still = self._may_hear
         parts = {
             "status": status,
             "console": Console(self._context, status),
@@ -117,19 +118,17 @@ class App:
 
     def users_changed(self) -> None:
         """Those who listen may not be granted any more what they hear."""
-        need = NEEDS["GET", LISTENED]
+        self.listen.users_changed()
 
-        def still(request: Request) -> bool:
-            user = self._who(request.headers)
-            if user is None:
-                return False
-            try:
-                need.check(replace(request, user=user))
-            except BarcoError:
-                return False
-            return True
-
-        self.listen.users_changed(still)
+    def _may_hear(self, request: Request) -> bool:
+        """Whether who has asked may hear that now."""
+        if (user := self._who(request.headers)) is None:
+            return False
+        try:
+            NEEDS["GET", LISTENED].check(replace(request, user=user))
+        except BarcoError:
+            return False
+        return True
 
     def open(self) -> None:
         """The shard is open: answer everything."""

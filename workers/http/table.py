@@ -5,6 +5,7 @@ from dataclasses import replace
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.render import CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
+from barco.workers.http.consuming.positions import COMMIT_POSITIONS_MAX
 from barco.workers.http.table_console import CONSOLE_ROUTES
 from barco.workers.http.table_events import (
     EVENT_ROUTES,
@@ -33,6 +34,36 @@ _DELIVERY = Parameter(
     "Barco-Delivery of the last answer that arrived (empty: none did). What was in a later one is "
     "not committed, and sent again.",
 )
+_POSITIONS = {
+    "application/json": {
+        "type": "object",
+        "required": ["positions"],
+        "properties": {
+            "positions": {
+                "type": "array",
+                "description": "Of each slice where to go on: a cursor, or an offset.",
+                "minItems": 1,
+                "maxItems": COMMIT_POSITIONS_MAX,
+                "items": {
+                    "type": "object",
+                    "required": ["topic", "slice"],
+                    "properties": {
+                        "topic": {"type": "string"},
+                        "token": {"type": "string", "description": "Of the token range."},
+                        "slice": {
+                            "type": "integer",
+                            "description": "Its index in the token range; without a token, its "
+                            "number in the ring.",
+                        },
+                        "cursor": {"type": "string"},
+                        "offset": {"type": "string", "description": "Of the next event to read."},
+                    },
+                },
+            }
+        },
+    }
+}
+
 _REGISTER = Route(
     "PUT",
     "/v1/consumer/register",
@@ -288,13 +319,15 @@ ROUTES = (
         "POST",
         "/v1/consumer/commit",
         "consume.commit",
-        "Commit what the last poll returned.",
+        "Commit what the last poll returned or, with a body, up to these positions.",
         "consume",
         (_CONSUMER, _DELIVERY),
+        body=_POSITIONS,
         answers={
             204: "Committed, durably.",
-            400: "A parameter is wrong.",
-            409: "Not registered, or these slices have moved, or another leader: they come again.",
+            400: "A parameter is wrong, or the body.",
+            409: "Not registered; or of these slices nothing is committed, but of all others: they "
+            "have moved or have another leader, or the position is behind, or was not delivered.",
             503: "A worker is restarting.",
         },
     ),
@@ -347,10 +380,16 @@ ROUTES = (
         "GET",
         "/metrics",
         "status.metrics",
-        "Counters for Prometheus, of the whole broker.",
+        "Counters and histograms for Prometheus, of the whole broker.",
         "administration",
-        answers={200: "Text exposition 0.0.4."},
-        kinds=("text/plain",),
+        (
+            Parameter("topics", "Also events of these topics: names, or beginnings before a *."),
+            Parameter("groups", "Also the lag of these consumer groups, in the same way."),
+            Parameter("slices", "Those by slice.", "boolean"),
+            Parameter("workers", "Counters of each process by itself.", "boolean"),
+        ),
+        answers={200: "Text exposition 0.0.4, or OpenMetrics 1.0 where that is accepted."},
+        kinds=("text/plain", "application/openmetrics-text"),
     ),
     Route(
         "GET",

@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from barco import limits
-from barco.errors import NotReadyError, NotRegisteredError, RequestError
+from barco.errors import NotReadyError, RequestError
 from barco.model.options import WorkerOptions
-from barco.workers.groups.consumption import Consumption
-from barco.workers.groups.polls import PollRequest, Said, Written
-from barco.workers.groups.views import GroupView, Member
+from barco.workers.groups.desk import ConsumerDesk
+from barco.workers.groups.views import GroupView
 from barco.workers.operations.access import AccessDesk
 from barco.workers.operations.groups import GroupDesk
 from barco.workers.operations.target import TargetDesk
@@ -20,8 +19,7 @@ from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.neighbours import Neighbours
 from barco.workers.peers.ranges import RingRanges
 from barco.workers.peers.voices import Voices
-from barco.workers.queues.desk import QueueDesk
-from barco.workers.queues.queues import Queues
+from barco.workers.queues.desk import QUEUE_OPERATIONS
 from barco.workers.seams import (
     Gate,
     LogReaderLike,
@@ -43,7 +41,7 @@ Args = Mapping[str, Any]
 
 LEADERS_ONLY = frozenset(
     ("poll", "commit", "goodbye", "revoke", "start_group", "groups", "positions", "seek", "forget")
-    + ("topic_apply", "behind")
+    + ("topic_apply", "behind", "commit_to", "lags", *QUEUE_OPERATIONS)
 )
 """Operations on what only the leader has, or that write to the log."""
 Sealed = Callable[[], dict[str, Any] | None]
@@ -60,7 +58,7 @@ UNOPENED = ("ping", "standing", "stats", "leaders", "written")
 """Answered before the shard is recovered."""
 
 OF_ONE_SLICE = frozenset(("read", "wait"))
-CONSUMING = ("poll", "commit", "goodbye")
+CONSUMING = ("poll", "commit", "commit_to", "goodbye", "queue_lease", "queue_wait")
 READING = ("read", "plan")
 
 
@@ -137,7 +135,7 @@ class ShardService:
         self.access = AccessDesk(options, reactor, self.appends, heard[:2])
         self.membership = GroupView(supervisor, options.placement)
         self.topics = TopicRegistry(reactor, self.appends, self.slices)
-        self.consumption = Consumption(
+        self.consumers = ConsumerDesk(
             reactor,
             reads=self.reads,
             appends=self.appends,
@@ -148,8 +146,9 @@ class ShardService:
             peer=options.peer,
             now_us=now_us,
         )
-        self.written = Written()
-        """The answers that this worker has given to consumers, whoever owns the slices."""
+        self.consumption, self.written = self.consumers.consumption, self.consumers.written
+        self.groups = GroupDesk(self.consumers, reactor, self.appends, now_us)
+        self.queues = self.groups.queues
         self.staging = Staging(
             reactor,
             self.appends,
@@ -158,26 +157,10 @@ class ShardService:
             part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
         self.notes = Notes(reactor, self.appends, self.slices, now_us)
-        self.queues, self.groups, self._beyond = self._make_queues()
         self.topics.on_deleted = self.staging.topic_deleted
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
-
-    def _make_queues(
-        self,
-    ) -> tuple[Queues, GroupDesk, dict[str, Callable[[Args], Awaitable[Any]]]]:
-        queues = Queues(
-            self.reactor,
-            reads=self.reads,
-            appends=self.appends,
-            waiters=self.waiters,
-            consumption=self.consumption,
-            first_slice=self.first_slice,
-            now_us=self.now_us,
-        )
-        groups = GroupDesk(self.consumption, queues, self.reads, self.first_slice)
-        leased = QueueDesk(queues, self.reads, lambda: self.gate.serves_consumers())
-        return queues, groups, leased.operations()
+        self._beyond: dict[str, Callable[[Args], Awaitable[Any]]] = {}
 
     @property
     def voices(self) -> Voices:
@@ -194,11 +177,10 @@ class ShardService:
         """The operations, by the names that frames carry."""
         return {
             **self._copies(),
-            **self._consumers(),
+            **self.groups.operations(),
             **self.target.operations(),
             **self.access.operations(),
             **self.notes.operations(),
-            **self.groups.operations(),
             **producers.operations(self.reactor, self.first_slice, lambda: self.leading),
             "ping": self._ping,
             "standing": self._standing,
@@ -285,80 +267,6 @@ class ShardService:
         if (bounds or op in READING) and not self.gate.readable():
             raise NotReadyError("This replica is catching up.")
         return await found(args)
-
-    # --- Consumption -----------------------------------------------------------------------------
-
-    def _consumers(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
-        return {
-            "poll": self._poll,
-            "wait": self._wait,
-            "commit": self._commit,
-            "behind": self._behind,
-            "goodbye": self._goodbye,
-            "revoke": self._revoke,
-            "written": self._written,
-        }
-
-    async def _member(self, args: Args) -> Member:
-        await self.membership.at_least(args["version"])
-        member = self.membership.get(args["consumer"])
-        if member is None or member.session != args["session"]:
-            raise NotRegisteredError("The consumer was registered again, or has gone.")
-        return member
-
-    async def _poll(self, args: Args) -> dict[str, Any]:
-        request = PollRequest(
-            member=await self._member(args),
-            budget=args["budget"],
-            stored=args["stored"],
-            frame=args.get("frame", 0),
-            delivery=args["delivery"],
-            said=Said(*args["said"]),
-            first=args["first"],
-        )
-        result = await self.consumption.poll(request)
-        return {
-            "extents": [extent_to_list(extent, self.first_slice) for extent in result.extents],
-            "unavailable": [self.first_slice + index for index in result.unavailable],
-            "superseded": result.superseded,
-        }
-
-    async def _wait(self, args: Args) -> bool:
-        """Until the consumer has something to get, or (with topic) the stable end passes offset."""
-        timeout = min(args["timeout"], limits.POLL_WAIT_MS_MAX / 1000)
-        if (topic := args.get("topic")) is None:
-            return await self.consumption.wait(await self._member(args), timeout)
-        index, offset = args["slice"], args["offset"]
-        return await self.waiters.wait(lambda: self.reads.bounds(topic, index)[1] > offset, timeout)
-
-    async def _commit(self, args: Args) -> list[list[Any]]:
-        key = (args["consumer"], args["session"])
-        fenced = await self.consumption.commit(key, Said(*args["said"]))
-        lost = [[topic, self.first_slice + index] for topic, index in fenced]
-        return lost + await self._behind(args)
-
-    async def _behind(self, args: Args) -> list[list[Any]]:
-        """Of these ends of what a consumer received, those that the group has not committed: the
-        worker that gave it, and kept account of it, may have died or been deposed since."""
-        group, committed = args["group"], self.consumption.committed
-        mine = ((t, p, end, p - self.first_slice) for t, p, end in args["ends"])
-        return [
-            [topic, number]
-            for topic, number, end, index in mine
-            if index in self.slices and committed(group, topic, index) < end
-        ]
-
-    async def _goodbye(self, args: Args) -> None:
-        key = (args["consumer"], args["session"])
-        said = Said(*args["said"])
-        await self.consumption.goodbye(key, commit=args["commit"], said=said)
-
-    async def _written(self, args: Args) -> list[Any] | None:
-        answer = self.written.answer((args["consumer"], args["session"]))
-        return None if answer is None else [answer.name, answer.ends, answer.at]
-
-    async def _revoke(self, args: Args) -> None:
-        self.consumption.revoke((args["consumer"], args["session"]), args["delivery"])
 
     # --- Events ----------------------------------------------------------------------------------
 

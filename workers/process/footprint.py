@@ -9,6 +9,7 @@ import asyncio
 import ctypes
 import functools
 import os
+import resource
 import time
 from collections.abc import Callable
 
@@ -17,6 +18,8 @@ from barco.workers.operations.service import ShardService
 SHARE = 0.75
 """Of the budget: above it free pages are given back every second, above all of it at once; below
 it never, for that costs some milliseconds, and the pages again when they are needed."""
+
+_STARTED = time.time()
 
 CHECK_SECONDS = 0.25
 CHECKS_BETWEEN = 4
@@ -40,10 +43,15 @@ def count_in(service: ShardService) -> None:
 
 
 def _taken() -> dict[str, float]:
-    return {
+    taken = {
         "process_cpu_seconds": time.process_time(),
+        "process_max_fds": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         "process_resident_bytes": resident_bytes(),
+        "process_start_timestamp_seconds": _STARTED,
     }
+    if (open_fds := os.stat("/proc/self/fd").st_size) > 0:  # Linux 6.2 and later count them.
+        taken["process_open_fds"] = open_fds
+    return taken
 
 
 def give_back() -> None:

@@ -1,18 +1,22 @@
-"""Prometheus text exposition (format 0.0.4) of a broker's counters, over all of its workers.
+"""A broker's metrics: what its workers count, by name, and how it is told.
 
 There are no labels that a client can invent, so the number of time series is fixed.
 """
 
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+from barco.workers.process.exposition import Family, Sample, histogram, text_of
+from barco.workers.process.stages import STAGES, added
 
 SERIES_MAX = 1_000
 """More names than this are a mistake; the rest is left out."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}", re.ASCII)
+
+Stats = Mapping[str, Any]
+"""Of one worker: numbers by name, and `stages`."""
 
 
 class Gauge(NamedTuple):
@@ -44,7 +48,12 @@ GAUGES = {
     "index_entries": Gauge("Chunks of open segments in the index in memory."),
     "listeners": Gauge("Connections that listen to server-sent events."),
     "long_polls_waiting": Gauge("Waits for events to become stable, on all shards."),
+    "process_open_fds": Gauge("Descriptors that the workers have open."),
+    "process_max_fds": Gauge("Descriptors that they may have open."),
     "process_resident_bytes": Gauge("Resident memory of the workers, their arenas included."),
+    "process_start_timestamp_seconds": Gauge(
+        "When the youngest of the workers began, in seconds since 1970.", shared=True
+    ),
     "producers": Gauge("Idempotent producers remembered."),
     "queued_bytes": Gauge("Bytes that wait for the next group."),
     "replicas_catching_up": Gauge("Replicas that lack groups of their shard's history."),
@@ -159,40 +168,78 @@ GOSSIP_COUNTERS = {
 }
 
 
+STAGE = "produce_stage_seconds"
+STAGE_HELP = "How long a stage of a produce took, of a request or of a group of them."
+WHOLE = "produce_seconds"
+WHOLE_HELP = "How long produces took, from their whole head to their answer."
+
+
 def exposition(
-    by_worker: Mapping[int, Mapping[str, int | float]],
+    by_worker: Mapping[int, Stats],
     *,
     workers: int,
-    version: str,
+    about: Mapping[str, str],
     gossip: Mapping[str, int | float] | None = None,
+    more: Iterable[Family] = (),
+    each: bool = False,
+    open_metrics: bool = False,
 ) -> bytes:
     """The text for these workers' counters; `workers` says how many there should be.
 
-    gossip: the supervisor's figures, in a cluster.
+    about: the broker, as labels. gossip: the supervisor's figures, in a cluster. each: counters of
+    each worker by itself. open_metrics: as that has it, not as Prometheus.
     """
-    lines = _series("build_info", "gauge", "The version of barco.", 1, f'{{version="{version}"}}')
-    lines += _series("workers", "gauge", "Workers that the broker has.", workers)
-    lines += _series("workers_up", "gauge", "Workers that answered.", len(by_worker))
-    names = sorted({name for stats in by_worker.values() for name in stats})
+    families = [
+        Family("build", "info", "What the broker is.", [Sample(1, about)]),
+        Family("workers", "gauge", "Workers that the broker has.", [Sample(workers)]),
+        Family("workers_up", "gauge", "Workers that answered.", [Sample(len(by_worker))]),
+        *_counted(by_worker, each=each),
+        *_stages(by_worker),
+        *_gossip(gossip or {}),
+        *more,
+    ]
+    return text_of(families, open_metrics=open_metrics)
+
+
+def _counted(by_worker: Mapping[int, Stats], *, each: bool) -> Iterator[Family]:
+    numbers = {
+        worker: {name: value for name, value in stats.items() if isinstance(value, int | float)}
+        for worker, stats in sorted(by_worker.items())
+    }
+    names = sorted({name for stats in numbers.values() for name in stats})
     for name in [name for name in names if _NAME.fullmatch(name)][:SERIES_MAX]:
-        values = [stats[name] for stats in by_worker.values() if name in stats]
-        if (gauge := GAUGES.get(name)) is not None:
-            value = max(values) if gauge.shared else sum(values)
-            lines += _series(gauge.name or name, "gauge", gauge.help, value)
+        values = {worker: stats[name] for worker, stats in numbers.items() if name in stats}
+        gauge = GAUGES.get(name)
+        if each:
+            samples = [Sample(value, {"worker": str(at)}) for at, value in values.items()]
+        else:
+            shared = gauge is not None and gauge.shared
+            samples = [Sample(max(values.values()) if shared else sum(values.values()))]
+        if gauge is not None:
+            yield Family(gauge.name or name, "gauge", gauge.help, samples)
         else:
             text = COUNTERS.get(name, name.replace("_", " ").capitalize() + ".")
-            lines += _series(name.removesuffix("_total") + "_total", "counter", text, sum(values))
-    for name, value in sorted((gossip or {}).items()):
+            yield Family(name.removesuffix("_total"), "counter", text, samples)
+
+
+def _stages(by_worker: Mapping[int, Stats]) -> Iterator[Family]:
+    told = [stats["stages"] for stats in by_worker.values() if "stages" in stats]
+    if not told:
+        return
+    samples: dict[str, list[Sample]] = {STAGE: [], WHOLE: []}
+    for stage in STAGES:
+        counts = added(each[stage][1] for each in told if stage in each)
+        total = sum(each[stage][0] for each in told if stage in each)
+        whole = stage == "whole"
+        labels = {} if whole else {"stage": stage}
+        samples[WHOLE if whole else STAGE] += histogram(labels, counts, total)
+    yield Family(STAGE, "histogram", STAGE_HELP, samples[STAGE])
+    yield Family(WHOLE, "histogram", WHOLE_HELP, samples[WHOLE])
+
+
+def _gossip(gossip: Mapping[str, int | float]) -> Iterator[Family]:
+    for name, value in sorted(gossip.items()):
         if name in GOSSIP_GAUGES:
-            lines += _series(f"gossip_{name}", "gauge", GOSSIP_GAUGES[name], value)
+            yield Family(f"gossip_{name}", "gauge", GOSSIP_GAUGES[name], [Sample(value)])
         elif name in GOSSIP_COUNTERS:
-            lines += _series(f"gossip_{name}_total", "counter", GOSSIP_COUNTERS[name], value)
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _series(name: str, kind: str, text: str, value: float, labels: str = "") -> list[str]:
-    return [
-        f"# HELP barco_{name} {text}",
-        f"# TYPE barco_{name} {kind}",
-        f"barco_{name}{labels} {value}",
-    ]
+            yield Family(f"gossip_{name}", "counter", GOSSIP_COUNTERS[name], [Sample(value)])

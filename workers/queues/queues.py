@@ -129,6 +129,10 @@ class Queues:
         """Slices of all queues."""
         return len(self._slots)
 
+    def every(self) -> list[Slot]:
+        """All of them."""
+        return list(self._slots.values())
+
     def groups(self) -> list[str]:
         """Those that are queues."""
         return sorted({slot.group for slot in self._slots.values()})

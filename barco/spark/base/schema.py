@@ -5,7 +5,6 @@ user's schema is the projection, and only what it names is asked of the brokers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -20,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from barco import _native
+from barco.arrow.decode import Projection
 
 _HEADERS = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -44,9 +43,6 @@ TYPES: dict[str, tuple[DataType, ...]] = {
 DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "epoch", "offset", "timestamp")
 NULLABLE = ("key", "value", "headers")
 
-_SENT = frozenset(_native.COLUMNS)
-"""Columns that are stored as such; all others follow from a chunk's header."""
-
 
 class SchemaError(ValueError):
     """The schema asks for what events do not have; the message names it."""
@@ -61,23 +57,6 @@ def source_schema(columns: Sequence[str] = (), *, headers: bool = False) -> Stru
     if len(set(names)) != len(names):
         raise SchemaError(f"a column is named twice: {', '.join(names)}")
     return StructType([StructField(name, TYPES[name][0], name in NULLABLE) for name in names])
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """What of an event is wanted, in the order of the schema."""
-
-    names: tuple[str, ...]
-    arrow: pa.Schema
-
-    @property
-    def sent(self) -> tuple[str, ...]:
-        """The names of the columns that a broker has to send; `offset` alone if none is."""
-        return tuple(sorted(_SENT.intersection(self.names))) or ("offset",)
-
-    def type_of(self, name: str) -> pa.DataType:
-        """The Arrow type of a column."""
-        return self.arrow.field(name).type
 
 
 def projection(schema: StructType, arrow: pa.Schema) -> Projection:

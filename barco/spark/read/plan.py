@@ -13,11 +13,11 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
+from barco.arrow.decode import Origin
 from barco.client.wire.access import Access
 from barco.limits import POLL_BYTES_MAX
 from barco.spark.base.fetch import DataLossError, Source
 from barco.spark.base.options import OptionError, Place, ReadOptions
-from barco.spark.read.decode import Origin
 from barco.types import MiB
 
 PIECES = 16

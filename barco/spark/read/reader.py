@@ -10,14 +10,13 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from barco.arrow.decode import Decoder, Projection
 from barco.errors import NotFoundError
 from barco.spark.base import cores
 from barco.spark.base.fetch import Brokers, DataLossError, SliceFetch
 from barco.spark.base.options import ReadOptions
-from barco.spark.base.schema import Projection
 from barco.spark.base.settle import settle
 from barco.spark.read.again import tell
-from barco.spark.read.decode import Decoder
 from barco.spark.read.plan import (
     Frozen,
     Range,

@@ -18,11 +18,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from barco.arrow.decode import Projection
 from barco.errors import NotFoundError
 from barco.protocol.cursor import Cursor
 from barco.spark.base.fetch import Brokers, DataLossError
 from barco.spark.base.options import ReadOptions
-from barco.spark.base.schema import Projection
 from barco.spark.read.group import GroupPositions
 from barco.spark.read.plan import (
     Range,

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections import defaultdict
+from itertools import islice
 
 import pytest
 
@@ -61,15 +62,37 @@ def test_an_exception_commits_nothing_of_the_batch(filled):
     assert filled.group.committed == {}
 
 
-def test_commit_waits_until_all_was_taken(filled):
+def test_a_commit_in_the_middle_of_a_batch_is_of_what_was_taken(filled):
     with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
-        iterator = iter(consumer)
-        next(iterator)
+        taken = list(islice(consumer, 321))
         assert consumer.commit() is False
-        assert filled.group.committed == {}
-        assert len(consumer.poll()) == 999
+        ends = {(event.topic, event.slice): event.offset + 1 for event in taken}
+        assert filled.group.committed == ends
+        assert sum(ends.values()) == 321
+        assert len(consumer.poll()) == 1_000 - 321
         assert consumer.commit() is True
         assert sum(filled.group.committed.values()) == 1_000
+
+
+def test_events_that_are_named_are_committed_with_all_before_them_in_their_slices(filled):
+    with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
+        events = consumer.poll(5)
+        slices = sorted({event.slice for event in events})
+        one = [event for event in events if event.slice == slices[0]]
+        other = [event for event in events if event.slice == slices[1]]
+        consumer.commit_to(one[3], one[2], other[0])
+        assert filled.group.committed == {("t", slices[0]): 4, ("t", slices[1]): 1}
+        consumer.close(commit=False)
+
+
+def test_a_commit_of_positions_goes_to_the_next_broker_while_one_does_not_answer(filled):
+    faults = iter(["drop", "drop"])
+    filled.fault = lambda asked: next(faults, None) if asked.path.endswith("/commit") else None
+    with barco.Consumer("t", group="g", endpoint=filled.endpoint) as consumer:
+        first = consumer.poll(5)[0]
+        consumer.commit_to(first)
+        assert filled.group.committed == {("t", first.slice): 1}
+        consumer.close(commit=False)
 
 
 def test_a_lost_answer_is_given_again(filled):

@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 from reference.core import chunk_encode
 
 from barco import _native
+from barco.arrow.decode import Decoder, Origin
 from barco.spark.base.schema import projection, source_schema
-from barco.spark.read.decode import Decoder, Origin
 from barco.spark.write.rows import StageError, columns_of, encode
 
 PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])

@@ -90,6 +90,20 @@ async def test_metrics_are_sums_over_all_workers() -> None:
 
 
 @run
+async def test_metrics_in_the_format_that_is_accepted() -> None:
+    broker = Broker()
+    for accept, kind, ending in (
+        ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", "openmetrics", b"# EOF\n"),
+        ("text/plain;version=0.0.4,application/openmetrics-text;q=0.5", "plain", b"\n"),
+        ("application/json", "plain", b"\n"),
+        ("*/*", "plain", b"\n"),
+    ):
+        answer = await broker.request("GET", "/metrics", headers={"Accept": accept})
+        assert answer.status == 200 and kind in answer.headers["content-type"], accept
+        assert answer.body.endswith(ending) and (kind == "openmetrics") == (b"EOF" in answer.body)
+
+
+@run
 async def test_openapi_has_every_route() -> None:
     broker = Broker()
     document = (await broker.request("GET", "/openapi.json")).json

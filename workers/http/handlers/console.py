@@ -6,7 +6,7 @@ shows needs a user's token where the broker asks for one.
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from barco.console import files
@@ -17,6 +17,7 @@ from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import Request, Response, json_response
 from barco.workers.http.handlers.status import Status
 from barco.workers.process.metrics import GAUGES
+from barco.workers.process.stages import STAGES, added, quantile
 
 KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -96,6 +97,7 @@ class Console:
         asked: dict[int, Mapping[str, Any]] = {peer: {} for peer in peers}
         answers = await context.siblings.broadcast("stats", asked, _TIMEOUT_S)
         brokers: dict[int, dict[str, Any]] = {}
+        counts: dict[int, dict[str, list[int]]] = {}
         for peer, answer in answers.items():
             ordinal = process_of(peer)[0]
             broker = brokers.setdefault(
@@ -106,9 +108,13 @@ class Console:
                 continue
             broker["workers"] += 1
             _add(broker["figures"], answer)
+            _add_stages(counts.setdefault(ordinal, {}), answer)
+        for ordinal, broker in brokers.items():
+            broker["stages"] = _told(counts.get(ordinal, {}))
         body = {
             "at": self._context.service.wall_us(),
             "brokers": [brokers[ordinal] for ordinal in sorted(brokers)],
+            "stages": _told_of_all(counts.values()),
         }
         return json_response(body)
 
@@ -126,6 +132,33 @@ def _add(figures: dict[str, float], answer: Mapping[str, Any]) -> None:
             figures[name] = max(figures.get(name, value), value)
         else:
             figures[name] = figures.get(name, 0) + value
+
+
+def _add_stages(counts: dict[str, list[int]], answer: Mapping[str, Any]) -> None:
+    """How long each stage of a produce has taken of late, as one process says."""
+    for name, (_, more) in answer.get("stages_recent", {}).items():
+        counts[name] = added((counts.get(name, ()), more))
+
+
+def _told(counts: Mapping[str, list[int]]) -> dict[str, dict[str, float | None]]:
+    """By stage in the order in which they are gone through."""
+    return {
+        name: {
+            "count": sum(counts[name]),
+            "p50": quantile(counts[name], 0.5),
+            "p99": quantile(counts[name], 0.99),
+        }
+        for name in STAGES
+        if name in counts
+    }
+
+
+def _told_of_all(
+    counts: Iterable[Mapping[str, list[int]]],
+) -> dict[str, dict[str, float | None]]:
+    known = list(counts)
+    names = {name for each in known for name in each}
+    return _told({name: added(each.get(name, ()) for each in known) for name in names})
 
 
 def _marked(files: Mapping[str, bytes]) -> dict[str, tuple[str, str, bytes]]:

@@ -37,6 +37,7 @@ from barco.workers.http.base.messages import (
 from barco.workers.http.base.needs import allow
 from barco.workers.http.base.render import CHUNKS, CONSUME_FORMATS, frame_bytes, render, skips
 from barco.workers.http.base.waiting import LeaderWait
+from barco.workers.http.consuming.positions import PositionCommits
 from barco.workers.shard.reads import Extent, extent_from_list
 
 START_LATEST = "startFromLatest"
@@ -90,6 +91,7 @@ class Consume:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._positions = PositionCommits(context)
         context.service.consumption.ask_written = self._ask_written
 
     # --- Registration ---------------------------------------------------------------------------
@@ -174,7 +176,7 @@ class Consume:
             "frame": frame_bytes(kind, "topic"),
             "delivery": delivery,
             "said": self._said(request, member),
-            "first": True,
+            "seen": set(),
         }
 
         # A client that asks once and closes its side may still read the answer; one that
@@ -183,7 +185,7 @@ class Consume:
             response = await self._answer(kind, member, args, wait_ms / 1000)
             if response is None:
                 # Nobody has received the last one: what was handed out is handed out anew.
-                args["delivery"] = context.next_delivery()
+                args |= {"delivery": context.next_delivery(), "seen": set()}
                 args["budget"] = max(1, budget // GROWTH_MAX)
                 response = await self._answer(kind, member, args, wait_ms / 1000, last=True)
         assert response is not None
@@ -220,7 +222,6 @@ class Consume:
             left = deadline - loop.time()
             if found.extents or left <= 0 or found.superseded or found.lost:
                 return found  # What was lost comes with the next answer, which has another name.
-            args = {**args, "first": False}
             looked_at_some, woken = bool(woken), set()
             if not looked_at_some:
                 with self._context.membership.waiting(member.consumer_id):
@@ -251,6 +252,9 @@ class Consume:
         owners = self._context.owners_here(member.numbers)
         if only:  # Nobody else needs to be woken for it.
             owners = [owner for owner in owners if owner in only]
+        else:  # Of others some may hold for it what it is to part with.
+            parting = self._context.owners_here(self._context.numbers)
+            owners += [each for each in parting if each not in member.told and each not in owners]
         found = Pass([], set())
         if not owners:
             return found
@@ -268,9 +272,13 @@ class Consume:
     ) -> list[int]:
         """Ask these workers; returns those that have more than they gave."""
         who = self._who(member)
-        answers = await self._context.siblings.broadcast(
-            "poll", {worker: {**share, **who} for worker, share in shares.items()}
-        )
+        asked = {}
+        for worker, share in shares.items():
+            seen = share["seen"]  # By whom this poll is known: to others it is another one.
+            asked[worker] = {**share, **who, "first": worker not in seen}
+            del asked[worker]["seen"]
+            seen.add(worker)
+        answers = await self._context.siblings.broadcast("poll", asked)
         more = []
         for worker, answer in answers.items():
             if isinstance(answer, BarcoError):
@@ -280,6 +288,7 @@ class Consume:
                     self._lose(worker, found)
                 found.unavailable.update(self._context.numbers_of(worker))
                 continue
+            member.told.add(worker)
             extents = [extent_from_list(given) for given in answer["extents"]]
             for extent in extents:
                 _add(found.extents, extent)
@@ -307,8 +316,7 @@ class Consume:
         last: bool,
     ) -> Response | None:
         headers = [("Cache-Control", "no-store")]
-        if found.unavailable:
-            mine = sorted(found.unavailable & member.numbers)
+        if mine := sorted(found.unavailable & member.numbers):
             headers.append((UNAVAILABLE, ",".join(str(number) for number in mine)))
         if not found.extents:
             idle = not member.numbers
@@ -376,11 +384,16 @@ class Consume:
     # --- Committing -----------------------------------------------------------------------------
 
     async def commit(self, request: Request) -> Response:
-        """Commit what the last poll returned; 204 once that is as durable as an event.
+        """Commit what the last poll returned, or the positions that the body has; 204 once that is
+        as durable as an event.
 
         While nobody leads a slice, the next leader is waited for: a commit can be repeated.
         """
         wait = LeaderWait()
+        member = await self._member(request)
+        self._context.membership.heard_of(member.consumer_id)
+        if request.body:
+            return await self._positions.commit(request, member)
         while True:
             try:
                 return await self._commit(request)
@@ -390,7 +403,6 @@ class Consume:
 
     async def _commit(self, request: Request) -> Response:
         member = await self._member(request)
-        self._context.membership.heard_of(member.consumer_id)
         ends = await self._received(request, member)
         args = {**self._who(member), "said": self._said(request, member)}
         asked = self._context.leading_here({**args, "group": member.group, "ends": ends})

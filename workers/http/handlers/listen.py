@@ -30,6 +30,9 @@ CATCHING_UP = 32
 BEGIN_TRIES, BEGIN_PAUSE_S = 100, 0.02
 """While answers to earlier requests of the connection are still to be sent."""
 
+NOTHING_YET = "0.0.0"
+"""The id of a topic's place before its first event: an empty one would be none."""
+
 GONE, SENT, BEHIND = range(3)
 """News of a listener, as the core counts them (HEARER_GONE, ...)."""
 
@@ -62,6 +65,8 @@ class Listen:
         self._feeds: Feeds | None = None
         self._listeners: dict[int, Listener] = {}
         self._turns = asyncio.Semaphore(CATCHING_UP)
+        self.still: Callable[[Request], bool] = lambda _request: True
+        """Whether who asked may hear that now; set by who knows the users."""
 
     def by(self, streams: StreamsLike) -> None:
         """The core's part of it."""
@@ -112,10 +117,15 @@ class Listen:
             return response
         feed = await feeds.get(topic, numbers, whole=whole)
         wanted = places if places is not None else dict(feed.places)
+        # Who is cut off before there was an event goes on here too, and misses nothing.
+        begins = f"id: {feed.id_of(wanted) or NOTHING_YET}\n\n".encode()
 
         async def begin_at(number: int) -> Response | None:
             for _ in range(BEGIN_TRIES):
+                if not self.still(request):
+                    return problem_response(NotReadyError("What this user may do has changed."))
                 if streams.stream(number, response.head()):
+                    streams.stream_write(number, begins)
                     listener = Listener(feed, request)
                     self._listeners[number] = listener
                     feed.listeners += 1
@@ -183,7 +193,9 @@ class Listen:
                 if not behind:  # It was at another broker, which was further.
                     await feed.moved.wait()
                 for each in behind:
-                    await self._catch_up_slice(number, listener, places, each, aim[each].offset)
+                    stop = aim[each].offset
+                    if not await self._catch_up_slice(number, listener, places, each, stop):
+                        return  # It is gone, which may not have been heard of yet.
         except BarcoError:
             pass  # It comes back with its id, and is told then what is wrong.
         except Exception:  # noqa: BLE001 - nobody else would see it; the listener goes on waiting.
@@ -192,7 +204,8 @@ class Listen:
 
     async def _catch_up_slice(
         self, number: int, listener: Listener, places: dict[int, Place], each: int, stop: int
-    ) -> None:
+    ) -> bool:
+        """False: nobody is there any more."""
         feed, feeds, streams = listener.feed, self._feeds, self._streams
         assert feeds is not None and streams is not None
         while places[each].offset < stop and number in self._listeners and not feed.ended:
@@ -205,11 +218,12 @@ class Listen:
                 text = feed.text(each, places, piece)
                 listener.sent = asyncio.get_running_loop().create_future()
                 if not streams.stream_write(number, text) or not await listener.sent:
-                    return
+                    return False
                 places[each] = piece.after
+        return True
 
-    def hear(self, number: int, news: int, place: bytes | None) -> None:
-        """What the core tells of a listener."""
+    def hear(self, number: int, news: int, place: str | None) -> None:
+        """What the core tells of a listener; of one that is behind its feed, where it is."""
         listener = self._listeners.get(number)
         if listener is None:
             return
@@ -221,7 +235,7 @@ class Listen:
         if news == GONE and listener.task is not None:
             listener.task.cancel()
         if news == BEHIND:
-            feed, text = listener.feed, (place or b"").decode("latin-1")
+            feed, text = listener.feed, place or ""
             if feed.whole:
                 places = parse_listed(text, feed.numbers)
             else:
@@ -229,13 +243,13 @@ class Listen:
                 places = {feed.numbers[0]: Place(cursor.epoch, cursor.offset)}
             self._begin(number, listener, places)
 
-    def users_changed(self, still: Callable[[Request], bool]) -> None:
+    def users_changed(self) -> None:
         """Those who may not hear any more what they asked for are ended."""
         known: dict[tuple[str | None, str], bool] = {}
         for number, listener in list(self._listeners.items()):
             key = (listener.request.header("authorization"), listener.feed.topic)
             if key not in known:
-                known[key] = still(listener.request)
+                known[key] = self.still(listener.request)
             if self._streams is not None and not known[key]:
                 self._streams.stream_end(number)
 

@@ -5,8 +5,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from barco.errors import BarcoError
+from barco.errors import BarcoError, NotAcceptableError
 from barco.model.options import cluster_mark
+from barco.model.ranges import process_of
 from barco.protocol.versions import told
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import (
@@ -14,11 +15,13 @@ from barco.workers.http.base.messages import (
     RETRY_AFTER_S,
     Request,
     Response,
+    choose,
     json_response,
 )
 from barco.workers.http.base.openapi import document
 from barco.workers.http.base.routes import Route
 from barco.workers.http.handlers.growing import drains
+from barco.workers.http.handlers.measures import named
 from barco.workers.http.handlers.ring import (
     described_brokers,
     described_ranges,
@@ -27,7 +30,8 @@ from barco.workers.http.handlers.ring import (
     described_target,
 )
 from barco.workers.http.handlers.standing import leaders_say, look
-from barco.workers.process.metrics import CONTENT_TYPE, exposition
+from barco.workers.process.exposition import OPEN_METRICS, PROMETHEUS
+from barco.workers.process.metrics import exposition
 
 _STATUS_TIMEOUT_S = 1.0
 _ANSWERS_AT_ONCE = 8
@@ -215,24 +219,47 @@ class Status:
         }
 
     async def metrics(self, request: Request) -> Response:
-        """Counters of the whole broker, for Prometheus."""
+        """Counters of the whole broker, for Prometheus, or as OpenMetrics where that is asked."""
         context = self._context
-        answers, cluster = await asyncio.gather(
+        kind = _kind_of_metrics(request)
+        each = request.flag("workers", default=False)
+        answers, cluster, more = await asyncio.gather(
             context.siblings.broadcast("stats", context.everyone({}), _STATUS_TIMEOUT_S),
             self._cluster(),
+            named(context, request),
         )
-        stats = {w: answer for w, answer in answers.items() if not isinstance(answer, BarcoError)}
+        stats = {
+            process_of(peer)[1]: answer
+            for peer, answer in answers.items()
+            if not isinstance(answer, BarcoError)
+        }
         text = exposition(
             stats,
             workers=len(context.processes),
-            version=context.options.version,
+            about={
+                "version": context.options.version,
+                "broker": str(context.options.ordinal),
+                "cluster": cluster_mark(context.options.cluster_uuid),
+            },
+            more=more,
+            each=each,
             gossip=cluster.get("gossip", {}),
+            open_metrics=kind == OPEN_METRICS,
         )
-        return Response(200, text, (("Content-Type", CONTENT_TYPE), ("Cache-Control", "no-store")))
+        return Response(200, text, (("Content-Type", kind), ("Cache-Control", "no-store")))
 
     async def openapi(self, request: Request) -> Response:
         """This API as an OpenAPI 3.1 document."""
         return Response(200, self._openapi, (("Content-Type", JSON),))
+
+
+def _kind_of_metrics(request: Request) -> str:
+    """Who accepts neither gets Prometheus' own, as ever."""
+    kinds = {each.partition(";")[0]: each for each in (PROMETHEUS, OPEN_METRICS)}
+    try:
+        return kinds[choose(request.header("accept"), kinds)]
+    except NotAcceptableError:
+        return PROMETHEUS
 
 
 def _peers(ordinal: int, cluster: Mapping[str, Any]) -> dict[str, Any]:

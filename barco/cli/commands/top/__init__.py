@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from barco.cli.commands.top.rates import Glance, GroupLook, group_of
+from barco.cli.commands.top.rates import Glance, GroupLook, Stages, group_of, stages_of
 from barco.cli.commands.top.screen import screen
 from barco.cli.shared import talk
 from barco.cli.shared.asked import Brokers
@@ -110,11 +110,13 @@ async def look(brokers: Brokers) -> Glance:
     asked = await brokers.ask(metrics=True)
     topics: dict[str, int] = {}
     groups: dict[str, GroupLook] = {}
+    stages: Stages = {}
     try:
+        stages = stages_of(await brokers.first.figures())
         topics = {str(each["topic"]): int(each["events"]) for each in await brokers.first.topics()}
         names = [str(each["group"]) for each in await brokers.first.groups()][:GROUPS_MAX]
         for name in names:
             groups[name] = group_of(await brokers.first.group(name))
     except BarcoError:
         pass  # While a range has no leader some of it can not be told; the health says why.
-    return Glance(at, asked, topics, groups)
+    return Glance(at, asked, topics, groups, stages)

@@ -17,6 +17,11 @@ SHOWN = {
 """Rates that are shown of a broker, and the counters they come from."""
 
 
+Stages = Mapping[str, Mapping[str, tuple[float | None, float | None]]]
+"""By broker, or "all", and by stage: seconds that half of the produces took of late, and that 99 of
+100 did."""
+
+
 @dataclass(frozen=True, slots=True)
 class Glance:
     """What was seen at a moment."""
@@ -27,6 +32,7 @@ class Glance:
     topics: Mapping[str, int] = field(default_factory=dict)
     """Events in each."""
     groups: Mapping[str, "GroupLook"] = field(default_factory=dict)
+    stages: Stages = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +133,16 @@ def group_of(document: Mapping[str, Any]) -> GroupLook:
         lag=sum(int(each.get("lag") or 0) for each in positions),
         position=sum(int(each.get("offset") or 0) for each in positions),
     )
+
+
+def stages_of(document: Mapping[str, Any]) -> Stages:
+    """GET /v1/figures. A broker of an earlier version tells none."""
+    brokers = document.get("brokers") or ()
+    told = {"all": document.get("stages") or {}}
+    if len(brokers) > 1:
+        told |= {str(each["ordinal"]): each.get("stages") or {} for each in brokers}
+    return {
+        whose: {name: (each.get("p50"), each.get("p99")) for name, each in stages.items()}
+        for whose, stages in told.items()
+        if stages
+    }

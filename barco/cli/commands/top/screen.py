@@ -38,6 +38,8 @@ def screen(before: Glance | None, now: Glance, clock: str, *, unicode: bool) -> 
         Text(),
         _brokers(rows),
         Text(),
+        _stages(now),
+        Text(),
         _topics(before, now),
         Text(),
         _groups(before, now),
@@ -84,6 +86,21 @@ def _brokers(rows: Sequence[BrokerRow]) -> Table:
     return table
 
 
+def _stages(now: Glance) -> Table:
+    """The slowest brokers first, below all of them together."""
+    names = list(now.stages.get("all", ()))
+    table = _table(("produces p50/p99",), names)
+    slowest = sorted(
+        now.stages.items(),
+        key=lambda each: (each[0] != "all", -(each[1].get("whole", (0, None))[1] or 0), each[0]),
+    )
+    for whose, stages in slowest[:ROWS]:
+        label = whose if whose == "all" else f"broker {whose}"
+        told = [stages.get(name, (None, None)) for name in names]
+        table.add_row(label, *(f"{_time(half)}/{_time(most)}" for half, most in told))
+    return table
+
+
 def _topics(before: Glance | None, now: Glance) -> Table:
     seconds = now.at - before.at if before else 0.0
     earlier = before.topics if before else {}
@@ -125,3 +142,11 @@ def _count(number: float | None) -> str:
 
 def _bytes(number: float | None) -> str:
     return "-" if number is None else size_of(number)
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f}us"
+    return f"{seconds * 1e3:.3g}ms" if seconds < 1 else f"{seconds:.3g}s"

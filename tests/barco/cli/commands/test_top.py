@@ -13,6 +13,7 @@ from barco.cli.commands.top.rates import (
     broker_rows,
     group_of,
     rate,
+    stages_of,
     totals,
     values_of,
 )
@@ -131,6 +132,31 @@ def test_many_topics_are_cut() -> None:
 def test_a_group_is_the_sum_of_its_slices() -> None:
     told = {"members": ["a"], "positions": [{"lag": 3, "offset": "7"}, {"lag": 0, "offset": "5"}]}
     assert group_of(told) == GroupLook(1, 3, 12)
+
+
+def told(p99: float) -> dict[str, dict[str, float | None]]:
+    return {"write": {"count": 9, "p50": 5e-5, "p99": p99}, "whole": {"p50": None, "p99": p99}}
+
+
+def test_stages_the_slowest_broker_first() -> None:
+    brokers = [{"ordinal": n, "stages": told(p99)} for n, p99 in enumerate((0.002, 2.0, 0.0))]
+    stages = stages_of({"stages": told(1.25), "brokers": brokers})
+    assert list(stages) == ["all", "0", "1", "2"]
+    lines = shown(None, look(1.0, topology(), {0: 1, 1: 1, 2: 1}, stages=stages)).splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("produces p50/p99"))
+    assert lines[at].split()[2:] == ["write", "whole"]
+    assert [line.split() for line in lines[at + 1 : at + 5]] == [
+        ["all", "50us/1.25s", "-/1.25s"],
+        ["broker", "1", "50us/2s", "-/2s"],
+        ["broker", "0", "50us/2ms", "-/2ms"],
+        ["broker", "2", "50us/0us", "-/0us"],
+    ]
+
+
+def test_one_broker_is_all_of_them_and_an_older_one_tells_no_stages() -> None:
+    only = {"stages": told(1.0), "brokers": [{"ordinal": 0, "stages": told(1.0)}]}
+    assert list(stages_of(only)) == ["all"]
+    assert stages_of({"brokers": [{"ordinal": 0}]}) == {}
 
 
 def test_nobody_answers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 from reference.core import chunk_encode
 
 from barco import _native
+from barco.arrow.decode import Decoder, Origin
 from barco.spark.base.schema import SchemaError, projection, source_schema
-from barco.spark.read.decode import Decoder, Origin
 
 ORIGIN = Origin("t", -(2**63), 3, 11)
 

@@ -7,6 +7,7 @@ from twin import Broker, run
 
 import barco
 from barco.workers.http.handlers.console import KINDS, POLICY
+from barco.workers.process.stages import BOUNDS_US
 
 FOLDER = Path(barco.__file__).parent / "console"
 FIRST_PAINT_BYTES_MAX = 300_000
@@ -90,3 +91,19 @@ async def test_a_process_that_is_silent_is_counted_and_not_waited_for() -> None:
     broker.kill(1)
     (own,) = (await broker.request("GET", "/v1/figures", worker=0)).json["brokers"]
     assert (own["workers"], own["silent"]) == (1, 1)
+
+
+@run
+async def test_stages_of_all_brokers_and_of_each_of_late() -> None:
+    broker = Broker(workers=2)
+    for number, reactor in enumerate(broker.reactors):
+        at = BOUNDS_US.index(1024) + 1  # 1,024 µs or more, less than 1,280; one is in the next.
+        recent = {"write": (0, [0] * at + [10 * (number + 1), number]), "whole": (0, [])}
+        reactor.stats = lambda recent=recent: {"events": 1, "stages_recent": recent}
+    told = (await broker.request("GET", "/v1/figures")).json
+    (own,) = told["brokers"]
+    assert own["stages"] == told["stages"] and list(own["stages"]) == ["write", "whole"]
+    write = own["stages"]["write"]
+    assert write["count"] == 31
+    assert 0.001024 <= write["p50"] <= 0.00128 < write["p99"] <= 0.001536
+    assert own["stages"]["whole"] == {"count": 0, "p50": None, "p99": None}

@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 
 from barco import _native
-from barco.spark.base.schema import Projection
 from barco.types import KiB
 
 CREATE_TIME = 0
@@ -15,6 +14,27 @@ CREATE_TIME = 0
 
 _BITS = {**_native.COLUMNS, "offset": 0}
 _CONSTANT_ROWS = 16 * KiB
+
+
+_SENT = frozenset(_native.COLUMNS)
+"""Columns that are stored as such; all others follow from a chunk's header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What of an event is wanted, in the order of the schema."""
+
+    names: tuple[str, ...]
+    arrow: pa.Schema
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """The names of the columns that a broker has to send; `offset` alone if none is."""
+        return tuple(sorted(_SENT.intersection(self.names))) or ("offset",)
+
+    def type_of(self, name: str) -> pa.DataType:
+        """The Arrow type of a column."""
+        return self.arrow.field(name).type
 
 
 @dataclass(frozen=True, slots=True)

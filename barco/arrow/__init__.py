@@ -1,0 +1,1 @@
+"""Stored chunks as Arrow's record batches, for whoever makes tables of them: Spark, and exports."""

@@ -1,0 +1,160 @@
+"""What is with a living holder is not given to another before it polls without it, or leaves."""
+
+import asyncio
+import random
+from collections import defaultdict
+
+import pytest
+from twin import Broker, run
+
+SLICES = 8
+
+
+async def a_broker(workers: int = 2) -> Broker:
+    broker = Broker(workers=workers)
+    for slice_ in range(SLICES):
+        broker.produce("t", slice_, b"%d" % slice_)
+    await broker.register("a", "t")
+    return broker
+
+
+@run
+async def test_a_join_takes_nothing_that_is_being_processed() -> None:
+    broker = await a_broker()
+    assert len(await broker.values("a")) == SLICES
+    await broker.register("b", "t")
+    assert await broker.values("b") == [], "all of it is with a"
+    assert await broker.values("a") == [], "which acknowledges it"
+    for slice_ in range(SLICES):
+        broker.produce("t", slice_, b"%d" % (100 + slice_))
+    got = sorted(await broker.values("a")), sorted(await broker.values("b"))
+    assert sorted(got[0] + got[1]) == [100 + slice_ for slice_ in range(SLICES)]
+    assert len(got[0]) == len(got[1]) == SLICES // 2
+
+
+@run
+async def test_what_nobody_is_given_moves_at_once() -> None:
+    broker = await a_broker()
+    await broker.values("a")
+    assert await broker.values("a") == []
+    await broker.register("b", "t")
+    broker.produce("t", 1, b"101")
+    broker.produce("t", 6, b"106")
+    assert sorted(await broker.values("b") + await broker.values("a")) == [101, 106]
+
+
+@run
+async def test_a_commit_parts_with_it_too() -> None:
+    broker = await a_broker()
+    await broker.values("a")
+    await broker.register("b", "t")
+    assert (await broker.commit("a")).status == 204
+    broker.produce("t", 1, b"101")
+    broker.produce("t", 6, b"106")
+    assert await broker.values("b") != []
+
+
+@run
+async def test_who_waits_for_it_gets_it_as_soon_as_it_is_parted_with() -> None:
+    broker = await a_broker()
+    await broker.values("a")
+    for slice_ in range(SLICES):
+        broker.produce("t", slice_, b"%d" % (100 + slice_))
+    await broker.register("b", "t")
+    waiting = asyncio.create_task(broker.values("b", waitMs=20_000))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    for reactor in broker.reactors:
+        reactor.hold = True  # Nothing becomes stable that would let it look again.
+    assert await broker.values("a") != []
+    assert await asyncio.wait_for(waiting, 10) != []
+
+
+@run
+async def test_a_consumer_without_slices_parts_with_what_it_had() -> None:
+    """Its polls go to every leader once, though it has nothing to get there."""
+    broker = await a_broker()
+    await broker.values("a")
+    for name in (f"Z{number}" for number in range(SLICES)):  # Before it, by their names.
+        await broker.register(name, "t")
+    assert not broker.supervisor.groups.assignment("g")["a"]["t"]
+    for slice_ in range(SLICES):
+        broker.produce("t", slice_, b"%d" % (100 + slice_))
+    assert await broker.values("Z0", worker=0) == []
+    assert await broker.values("a", worker=1) == []
+    got = [await broker.values(f"Z{number}") for number in range(SLICES)]
+    assert sorted(value for each in got for value in each) == [
+        100 + slice_ for slice_ in range(SLICES)
+    ]
+
+
+@run
+async def test_the_end_of_its_session_gives_it_to_the_next() -> None:
+    broker = await a_broker()
+    await broker.values("a")
+    await broker.register("b", "t")
+    assert await broker.values("b") == []
+    before = broker.supervisor.groups.version
+    broker.supervisor.groups.touch(["b"], 119.0)
+    assert broker.supervisor.groups.tick(121.0)
+    broker.supervisor.publish(before)
+    assert sorted(await broker.values("b")) == list(range(SLICES))
+
+
+@run
+async def test_who_waits_does_not_spin_meanwhile() -> None:
+    broker = await a_broker(workers=1)
+    await broker.values("a")
+    broker.produce("t", 0, b"100")
+    await broker.register("b", "t")
+    polls = 0
+
+    async def counted(worker: int, op: str, args: object, timeout: float = 5.0) -> object:
+        nonlocal polls
+        polls += op == "poll"
+        return await honest(worker, op, args, timeout)
+
+    honest = broker.siblings.call
+    broker.siblings.call = counted  # type: ignore[method-assign, assignment]
+    assert await broker.values("b", waitMs=300) == []
+    assert polls <= 3
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nothing_comes_twice_while_all_live(seed: int) -> None:
+    """Joins, leaves and polls in any order, every answer of which arrives."""
+
+    @run
+    async def check() -> None:
+        rng = random.Random(seed)
+        broker = Broker()
+        seen: dict[int, int] = defaultdict(int)
+        there: set[str] = set()
+        made = 0
+        for _ in range(120):
+            name = rng.choice("abcdef")
+            match rng.randrange(6):
+                case 0:
+                    if name not in there:
+                        await broker.register(name, "t")
+                        there.add(name)
+                case 1:
+                    if name in there and rng.random() < 0.4:
+                        await broker.goodbye(name)
+                        there.discard(name)
+                case 2:
+                    broker.produce("t", rng.randrange(SLICES), b"%d" % made)
+                    made += 1
+                case _:
+                    if name in there:
+                        for value in await broker.values(name, maxBytes=rng.choice((1, 1_000))):
+                            seen[value] += 1
+        await broker.register("end", "t")
+        there.add("end")
+        for _ in range(3 + made):
+            for name in sorted(there):
+                for value in await broker.values(name):
+                    seen[value] += 1
+        assert dict(seen) == {number: 1 for number in range(made)}
+
+    check()

@@ -1,0 +1,1 @@
+"""Parts of group consumption over HTTP: positions, and polls of other brokers' slices."""

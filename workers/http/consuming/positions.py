@@ -1,0 +1,130 @@
+"""Commits of positions that the consumer names, each the next event to read of a slice."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from barco.errors import BarcoError, ConflictError, NotReadyError, RequestError
+from barco.protocol.cursor import Cursor
+from barco.workers.groups.views import Member
+from barco.workers.http.base.context import Context
+from barco.workers.http.base.known import check_names
+from barco.workers.http.base.messages import Request, Response, check_topic, parse_number
+from barco.workers.http.base.waiting import LeaderWait
+
+Positions = dict[tuple[str, int], int]
+"""By topic and number of the slice in the ring, the offset."""
+
+_BODY = 'The body is to be {"positions": [{"topic": ..., "slice": ..., "cursor": ...}, ...]}.'
+_FIELDS = ("topic", "token", "slice", "cursor", "offset")
+COMMIT_POSITIONS_MAX = 10_000
+"""In one commit: a consumer that has every slice names each."""
+
+_COMMIT_SECONDS_MAX = 10.0
+
+
+class PositionCommits:
+    """Sends each position to the leader of its slice, at whichever broker."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def commit(self, request: Request, member: Member) -> Response:
+        """204 once all of them are as durable as an event; 409 names those that are not taken.
+
+        While nobody leads a slice, the next leader is waited for: a commit can be repeated.
+        """
+        left = self._asked(request.json())
+        lost = {slot for slot in left if slot[0] not in member.assigned}
+        left = {slot: end for slot, end in left.items() if slot not in lost}
+        wait = LeaderWait()
+        while left:
+            failed = await self._send(member, left, lost)
+            if failed is not None and not await wait.again():
+                raise failed
+        if lost:
+            names = sorted(f"{topic}/{number}" for topic, number in lost)
+            raise ConflictError(
+                "These slices are not with this consumer, or the position is behind the committed "
+                "one or beyond what was delivered; everything else is committed.",
+                slices=names,
+            )
+        return Response(204)
+
+    async def _send(
+        self, member: Member, left: Positions, lost: set[tuple[str, int]]
+    ) -> BarcoError | None:
+        """One try. What is done leaves `left`; who did not answer is asked again, and why."""
+        asked: dict[int, list[list[Any]]] = {}
+        failed: BarcoError | None = None
+        for (topic, number), end in left.items():
+            try:
+                asked.setdefault(self._context.owner(number), []).append([topic, number, end])
+            except NotReadyError as error:
+                failed = error
+        who = {"consumer": member.consumer_id, "session": member.session, "group": member.group}
+        answers = await self._context.siblings.broadcast(
+            "commit_to",
+            {worker: {**who, "ends": ends} for worker, ends in asked.items()},
+            _COMMIT_SECONDS_MAX,
+        )
+        for worker, answer in answers.items():
+            if isinstance(answer, BarcoError):
+                if answer.status < 500:
+                    raise answer
+                failed = answer
+                continue
+            lost |= {(topic, number) for topic, number in answer}
+            for topic, number, _ in asked[worker]:
+                del left[topic, number]
+        return failed
+
+    def _asked(self, given: Any) -> Positions:
+        if not isinstance(given, dict):
+            raise RequestError(_BODY)
+        check_names("field", given, ("positions",))
+        listed = given.get("positions")
+        if not isinstance(listed, list) or not 1 <= len(listed) <= COMMIT_POSITIONS_MAX:
+            raise RequestError(f"{_BODY} At most {COMMIT_POSITIONS_MAX:,} of them.")
+        ring = self._context.ring
+        firsts = {str(int(ring.token(at))): at * ring.slices_per_range for at in range(ring.size)}
+        found: Positions = {}
+        for each in listed:
+            if not isinstance(each, dict):
+                raise RequestError(_BODY)
+            check_names("field", each, _FIELDS)
+            slot = self._slot(each, firsts)
+            if slot in found:
+                raise RequestError(f"The slice {slot[0]}/{slot[1]} is given more than once.")
+            found[slot] = _offset(each)
+        return found
+
+    def _slot(self, given: Mapping[str, Any], firsts: Mapping[str, int]) -> tuple[str, int]:
+        """The slice: by its index in the token range that is named, else by its number."""
+        topic, index, token = given.get("topic"), given.get("slice"), given.get("token")
+        if not isinstance(topic, str) or type(index) is not int:
+            raise RequestError(_BODY)
+        check_topic(topic)
+        numbers, first = self._context.numbers, 0
+        if token is not None:
+            named = firsts.get(str(token))
+            if named is None:
+                raise RequestError("There is no token range of this token.")
+            first, numbers = named, range(self._context.ring.slices_per_range)
+        if index not in numbers:
+            raise RequestError(f"There is no slice {index}: there are {len(numbers)}, from 0 on.")
+        return topic, first + index
+
+
+def _offset(given: Mapping[str, Any]) -> int:
+    """The next one to read."""
+    cursor, offset = given.get("cursor"), given.get("offset")
+    if (cursor is None) == (offset is None):
+        raise RequestError("A position has a cursor or an offset: where to go on.")
+    if cursor is None:
+        if type(offset) not in (int, str):
+            raise RequestError("An offset is a number.")
+        return parse_number("The offset", str(offset))
+    try:
+        return Cursor.parse(cursor if isinstance(cursor, str) else "").offset
+    except ValueError:
+        raise RequestError("This is no cursor: use one that an answer gave.") from None
