@@ -20,6 +20,7 @@ from barco.workers.peers.neighbours import Neighbours
 from barco.workers.peers.ranges import RingRanges
 from barco.workers.peers.voices import Voices
 from barco.workers.queues.desk import QUEUE_OPERATIONS
+from barco.workers.queues.queues import Queues
 from barco.workers.seams import (
     Gate,
     LogReaderLike,
@@ -148,7 +149,6 @@ class ShardService:
         )
         self.consumption, self.written = self.consumers.consumption, self.consumers.written
         self.groups = GroupDesk(self.consumers, reactor, self.appends, now_us)
-        self.queues = self.groups.queues
         self.staging = Staging(
             reactor,
             self.appends,
@@ -161,6 +161,11 @@ class ShardService:
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
         self._beyond: dict[str, Callable[[Args], Awaitable[Any]]] = {}
+
+    @property
+    def queues(self) -> Queues:
+        """Those of its slices."""
+        return self.groups.queues
 
     @property
     def voices(self) -> Voices:
