@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from barco import limits
-from barco.errors import BarcoError, TooManyRequestsError
+from barco.errors import BarcoError, ConflictError, TooManyRequestsError
 from barco.workers.groups.cursor import OFFSETS, GroupCursor, restored
 from barco.workers.groups.owned import GroupOwners
 from barco.workers.seams import ReactorLike
@@ -50,6 +50,8 @@ class Offsets:
         self._epoch = 0
         self._cursors: dict[Name, GroupCursor] = {}
         self.owners = GroupOwners()
+        self.is_queue: Callable[[Name], bool] = lambda name: False
+        """Whether a place is kept by a queue; set by whoever has the queues."""
 
     def open(self, epoch: int) -> None:
         """A generation is open: take up the group offsets that its log holds."""
@@ -148,6 +150,8 @@ class Offsets:
             self.owners.remove(cursor.group)
 
     def _new_cursor(self, group: str, topic: str, index: int, user: str) -> GroupCursor:
+        if self.is_queue((group, topic, index)):  # Both would have one key in the log.
+            raise ConflictError(f"Group {group} is a queue: it has no positions.")
         if len(self._cursors) >= limits.POSITIONS_MAX:
             raise TooManyRequestsError(
                 f"The worker keeps {limits.POSITIONS_MAX} group offsets, which is its limit: "

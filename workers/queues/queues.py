@@ -66,6 +66,7 @@ class Queues:
         self._reactor, self.reads = reactor, reads
         self._appends, self.waiters = appends, waiters
         self._consumption = consumption
+        consumption.is_queue = lambda name: name in self._slots
         self.first_slice = first_slice
         self._now_us = now_us
         self.epoch = 0

@@ -8,7 +8,7 @@ import msgpack
 import pytest
 from twin import Answer, Broker, run
 
-from barco.errors import BarcoError, BusyError, NotReadyError
+from barco.errors import BarcoError, BusyError, ConflictError, NotReadyError
 from barco.workers.groups.cursor import OFFSETS
 from barco.workers.http.base.messages import JSON
 from barco.workers.http.base.render import CHUNKS
@@ -212,3 +212,17 @@ async def test_in_every_form() -> None:
     assert answer.body == b"".join(broker.reactors[0].chunks["t", 0])
     other = {"Accept": "text/event-stream"}
     assert (await broker.request("POST", LEASE, {"topic": "t"}, headers=other)).status == 406
+
+
+@run
+async def test_a_position_never_takes_the_place_of_a_queue() -> None:
+    broker = await made()
+    service = broker.services[0]
+    assert service is not None
+    with pytest.raises(ConflictError):  # As a poll does it, whose member was heard of late.
+        await service.consumption.start_group("q", [("t", 0)], "startFromEarliest")
+    assert service.consumption.groups() == []
+    broker.kill(0)
+    broker.start(0)
+    broker.produce("t", 0, b"1")
+    assert len(await lease(broker)) == 1, "the log has the queue's value"
