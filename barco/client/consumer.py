@@ -35,7 +35,7 @@ from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.codec import Event
 from barco.client.wire.discovery import Directory
 from barco.client.wire.transport import Pool
-from barco.errors import BarcoError, NotRegisteredError
+from barco.errors import BarcoError, NotFoundError, NotRegisteredError
 from barco.model.placement import Placement
 from barco.types import Token
 
@@ -105,8 +105,8 @@ class AsyncConsumer:
             try:
                 return await member.heartbeat()
             except BarcoError as error:
-                if not error.retryable:
-                    raise
+                if not error.retryable and not isinstance(error, NotFoundError):
+                    raise  # Of a ring that is being upgraded only some are too old for it.
                 failure = error
         assert failure is not None, "there is at least one broker"
         raise failure
@@ -235,6 +235,7 @@ class AsyncConsumer:
             if not self._ahead:
                 self._ahead.extend(await self.poll(POLL_WAIT_S_MAX))
             while self._ahead:
+                self._beats.called()  # A batch may take longer than a program may be busy.
                 yield self._ahead.popleft()
 
     async def __aenter__(self) -> Self:
@@ -364,6 +365,7 @@ class Consumer:
             if not ahead:
                 ahead.extend(self.poll(POLL_WAIT_S_MAX))
             while ahead:
+                self._consumer._beats.called()
                 yield ahead.popleft()
 
     def __enter__(self) -> Self:
