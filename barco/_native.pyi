@@ -228,12 +228,19 @@ def render_json(
     """
 
 def render_ndjson(
-    chunks: Sequence[Buffer], from_offset: int, to_offset: int, token: int, most: int = ...
+    chunks: Sequence[Buffer],
+    from_offset: int,
+    to_offset: int,
+    token: int,
+    most: int = ...,
+    id: str | None = None,
+    deliveries: int = 0,
 ) -> tuple[bytes, int]:
     """The same: a line for each event with from_offset <= offset < to_offset; checksums verified.
 
     Fields: topic, token (start of the shard's range, as a string), rangeIndex, version, offset
-    (as a string), timestamp (microseconds), key, value.
+    (as a string), timestamp (microseconds), key, value. With `id`, what stands before the offset in
+    it, of what a queue hands out: id and deliveries as well.
     """
 
 def frame_events(

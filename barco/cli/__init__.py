@@ -26,6 +26,8 @@ COMMANDS = (
     "export",
     "topics",
     "groups",
+    "queue",
+    "dead",
     "users",
     "status",
     "top",

@@ -7,6 +7,7 @@ from barco.client.outputs import Output
 from barco.client.pipeline import AsyncPipeline, Pipeline, PipelineOptions
 from barco.client.piping import PipelineError, PipelineFencedError, PipelineProgress
 from barco.client.producer import AsyncProducer, Producer
+from barco.client.queue import AsyncQueue, Queue, QueueEvent
 from barco.client.reader import AsyncReader, ReaderOptions, read
 from barco.client.sender import ProducerOptions
 from barco.client.wire.access import Access
@@ -21,6 +22,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncPipeline",
     "AsyncProducer",
+    "AsyncQueue",
     "AsyncReader",
     "Consumer",
     "ConsumerOptions",
@@ -33,6 +35,8 @@ __all__ = [
     "PipelineProgress",
     "Producer",
     "ProducerOptions",
+    "Queue",
+    "QueueEvent",
     "ReaderOptions",
     "read",
 ]

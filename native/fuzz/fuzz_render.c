@@ -55,12 +55,13 @@ static void check_render(const struct chunk_view *view)
     REQUIRE(n > 0 && (size_t)n <= bound);
     out[n + 1] = ']';
     REQUIRE(valid_inside(out, (size_t)n + 2));
-    n = render_ndjson(view, 0, UINT64_MAX, -1, scratch, scratch_bytes, out, bound, NULL);
+    const struct line_frame frame = {.token = -1};
+    n = render_ndjson(view, 0, UINT64_MAX, &frame, scratch, scratch_bytes, out, bound, NULL);
     REQUIRE(n > 0 && (size_t)n <= bound);
     check_lines(out, (size_t)n, view->count);
 
     char *exact = malloc((size_t)n); /* One byte less does not fit, and is not written beyond. */
-    REQUIRE(render_ndjson(view, 0, UINT64_MAX, -1, scratch, scratch_bytes, exact,
+    REQUIRE(render_ndjson(view, 0, UINT64_MAX, &frame, scratch, scratch_bytes, exact,
                           (size_t)n - 1, NULL) == -3);
     free(exact);
     free(out);

@@ -7,6 +7,7 @@
 #include "python/py_codec.h"
 #include "read/render.h"
 
+#define LINE_ID_MAX 64
 #define FRAME_GUESS 160u /* what stands around a value on a line, mostly */
 
 /* Text that grows, and the scratch of the chunk being rendered. */
@@ -15,7 +16,7 @@ struct rendering {
     uint64_t from, to, most;
     uint64_t next; /* the first event that is not in the text */
     bool ended;    /* the next event would make it longer than `most` */
-    long long token;
+    struct line_frame frame;
     char *text;
     size_t len, cap;
     uint8_t *scratch;
@@ -52,7 +53,7 @@ static ssize_t render_form(struct rendering *r, const struct chunk_view *v, size
 {
     switch (r->form) {
     case LINES:
-        return render_ndjson(v, r->from, to, r->token, r->scratch, scratch_bytes, out, room,
+        return render_ndjson(v, r->from, to, &r->frame, r->scratch, scratch_bytes, out, room,
                              &r->next);
     case RECORDS:
         return render_records(v, r->from, to, r->scratch, scratch_bytes, out, room, &r->next);
@@ -189,13 +190,20 @@ static PyObject *py_render_records(PyObject *module, PyObject *args, PyObject *k
 
 static PyObject *py_render_ndjson(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"chunks", "from_offset", "to_offset", "token", "most", NULL};
+    static char *names[] = {"chunks", "from_offset", "to_offset",  "token",
+                            "most",   "id",          "deliveries", NULL};
     struct rendering r = {.form = LINES, .most = SIZE_MAX};
     PyObject *chunks;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&L|O&", names, &chunks, py_u64_argument,
-                                     &r.from, py_u64_argument, &r.to, &r.token, py_u64_argument,
-                                     &r.most))
+    long long token;
+    Py_ssize_t id_len = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&L|O&z#I", names, &chunks, py_u64_argument,
+                                     &r.from, py_u64_argument, &r.to, &token, py_u64_argument,
+                                     &r.most, &r.frame.id, &id_len, &r.frame.deliveries))
         return NULL;
+    r.frame.token = token;
+    r.frame.id_len = (size_t)id_len;
+    if (id_len > LINE_ID_MAX)
+        return PyErr_Format(PyExc_ValueError, "no id begins like that");
     return render(&r, chunks);
 }
 

@@ -298,10 +298,24 @@ static const struct {
     size_t len;
 } labels[] = {COLUMNS(COLUMN_LABEL)};
 
-static void put_event(struct sink *out, const struct chunk_view *view, const struct walk *w)
+static void put_id(struct sink *out, uint64_t offset, const struct line_frame *frame)
+{
+    PUT_LITERAL(out, ",\"id\":\"");
+    put(out, frame->id, frame->id_len);
+    put_unsigned(out, offset);
+    PUT_LITERAL(out, ".");
+    put_unsigned(out, frame->deliveries);
+    PUT_LITERAL(out, "\",\"deliveries\":");
+    put_unsigned(out, frame->deliveries);
+}
+
+static void put_event(struct sink *out, const struct chunk_view *view, const struct walk *w,
+                      const struct line_frame *frame)
 {
     put_unsigned(out, view->base_offset + w->index);
     PUT_LITERAL(out, "\"");
+    if (frame->id != NULL)
+        put_id(out, view->base_offset + w->index, frame);
     for (uint32_t i = 0; i < w->number_count; i++) {
         const size_t place = (size_t)(w->numbers[i].column - columns_table);
         put(out, labels[place].text, labels[place].len);
@@ -318,9 +332,9 @@ static void put_event(struct sink *out, const struct chunk_view *view, const str
     PUT_LITERAL(out, "}\n");
 }
 
-ssize_t render_ndjson(const struct chunk_view *view, uint64_t from, uint64_t to, int64_t token,
-                      uint8_t *scratch, size_t scratch_cap, char *out, size_t cap,
-                      uint64_t *next)
+ssize_t render_ndjson(const struct chunk_view *view, uint64_t from, uint64_t to,
+                      const struct line_frame *frame, uint8_t *scratch, size_t scratch_cap,
+                      char *out, size_t cap, uint64_t *next)
 {
     char start[1024]; /* 127 bytes of topic, each 6 at most when escaped, and 126 more */
     struct sink prefix = {start, start + sizeof start, false};
@@ -330,10 +344,10 @@ ssize_t render_ndjson(const struct chunk_view *view, uint64_t from, uint64_t to,
     int found = start_walk(&w, view, from, to, scratch, scratch_cap);
     if (found <= 0)
         return found;
-    put_line_start(&prefix, view, token);
+    put_line_start(&prefix, view, frame->token);
     for (; w.index < w.last; step(&w)) {
         put(&sink, start, (size_t)(prefix.p - start));
-        put_event(&sink, view, &w);
+        put_event(&sink, view, &w, frame);
         if (sink.full)
             break;
         fitted = sink.p;

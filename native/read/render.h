@@ -21,12 +21,21 @@ ssize_t render_json_values(const struct chunk_view *view, uint64_t from, uint64_
                            uint8_t *scratch, size_t scratch_cap, char *out, size_t cap,
                            uint64_t *next);
 
+/* What lines have beside their event. */
+struct line_frame {
+    int64_t token;       /* of the start of the shard's range */
+    const char *id;      /* of what a queue hands out: what stands before the offset; else NULL */
+    size_t id_len;       /* 64 at most */
+    uint32_t deliveries; /* how many times it was given */
+};
+
 /* A line for each event, {"topic","token","rangeIndex","version","offset","timestamp","key",
  * "value"} and, where an event has any, "headers", each name once: the last one's. Token (start of
- * the shard's range) and offset are strings, timestamp is microseconds. */
-ssize_t render_ndjson(const struct chunk_view *view, uint64_t from, uint64_t to, int64_t token,
-                      uint8_t *scratch, size_t scratch_cap, char *out, size_t cap,
-                      uint64_t *next);
+ * the shard's range) and offset are strings, timestamp is microseconds. Of a queue "id" and
+ * "deliveries" stand behind the offset. */
+ssize_t render_ndjson(const struct chunk_view *view, uint64_t from, uint64_t to,
+                      const struct line_frame *frame, uint8_t *scratch, size_t scratch_cap,
+                      char *out, size_t cap, uint64_t *next);
 
 /* PolarStreams' records: timestamp in microseconds (8 bytes) and length (4), both big-endian, and
  * the value, which is empty where there is none. */

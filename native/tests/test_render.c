@@ -123,14 +123,16 @@ static struct fixture make(void)
     return f;
 }
 
+static struct line_frame frame = {.token = -7};
+
 static void expect(struct fixture *f, bool lines, uint64_t from, uint64_t to, const char *text)
 {
     size_t len = strlen(text);
     CHECK(render_bound(&f->view) >= len);
     for (size_t cap = len > 40 ? len - 40 : 0; cap <= len + 1; cap++) {
         char *out = malloc(cap + 1);
-        ssize_t n = lines ? render_ndjson(&f->view, from, to, -7, f->scratch, f->scratch_bytes,
-                                          out, cap, NULL)
+        ssize_t n = lines ? render_ndjson(&f->view, from, to, &frame, f->scratch,
+                                          f->scratch_bytes, out, cap, NULL)
                           : render_json_values(&f->view, from, to, f->scratch, f->scratch_bytes,
                                                out, cap, NULL);
         CHECK(n == (cap < len ? -3 : (ssize_t)len));
@@ -169,6 +171,12 @@ static void test_lines(void)
            LINE("1004", "54", "\"a\\tb\"", "[1,  2]")
            LINE("1005", "55", "null", "\"nul \xc3\xa9\xc3\xa9x\""));
 #undef LINE
+    frame = (struct line_frame){.token = -7, .id = "13.2.", .id_len = 5, .deliveries = 3};
+    expect(&f, true, 1001, 1002,
+           "{\"topic\":\"t-1\",\"token\":\"-7\",\"rangeIndex\":5,\"version\":9,\"offset\":\"1001\""
+           ",\"id\":\"13.2.1001.3\",\"deliveries\":3,\"timestamp\":51,\"key\":null,"
+           "\"value\":\"a\\\"\\u0001\\n\\\\\"}\n");
+    frame = (struct line_frame){.token = -7};
     free(f.stored);
     free(f.scratch);
 }

@@ -36,6 +36,25 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
     found.end()
 
 
+def test_a_queue_may_not_write_dead_letters_where_its_user_may_not(
+    broker: RunningBroker,
+) -> None:
+    endpoint = f"127.0.0.1:{broker.port()}"
+    with barco.Admin(endpoint, token=ROOT) as root:
+        root.set_user("c", token="c-token", grants=["consume:t:g"])
+        root.set_user("both", token="both-token", grants=["consume:t:g", "produce:graves"])
+    query = {"type": "queue", "topic": "t", "maxDeliveries": 3}
+
+    def put(token: str, **more: str) -> int:
+        bearer = {"Authorization": f"Bearer {token}"}
+        return broker.request("PUT", "/v1/groups/g", query | more, headers=bearer).status
+
+    assert put("c-token", dead="graves") == 403
+    assert put("c-token", dead="t.dead") == put("c-token") == 200
+    assert put("both-token", dead="graves") == 200
+    assert put("c-token", topic="u") == 403
+
+
 def ask(
     broker: RunningBroker, who: str, method: str, path: str, query: str = "", body: Any = None
 ) -> tuple[int, bytes, dict[str, str]]:

@@ -98,6 +98,14 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
         {"consumes", "administers", "administers_all", "elsewhere"},
     ),
     ("DELETE", "/v1/groups/{group}"): ("/v1/groups/g", "", None, {"administers_all"}),
+    ("PUT", "/v1/groups/{group}"): (
+        *("/v1/groups/g", "type=queue&topic=t", None),
+        {"consumes"},
+    ),
+    ("POST", "/v1/queue/{group}/lease"): ("/v1/queue/g/lease", "topic=t", None, {"consumes"}),
+    ("POST", "/v1/queue/{group}/ack"): ("/v1/queue/g/ack", "topic=t", {}, {"consumes"}),
+    ("POST", "/v1/queue/{group}/nack"): ("/v1/queue/g/nack", "topic=t", {}, {"consumes"}),
+    ("POST", "/v1/queue/{group}/extend"): ("/v1/queue/g/extend", "topic=t", {}, {"consumes"}),
     ("PUT", "/v1/groups/{group}/positions"): (
         *("/v1/groups/g/positions", "", {"topic": "t", "to": "latest"}),
         {"consumes"},

@@ -79,6 +79,9 @@ BEFORE_ANOTHER_TRY = {
     "barco.workers.storage.stores.shard_files:_add_sealed": "room on the disk",
     "barco.workers.storage.files.bulk:_whole": "EAGAIN of the kernel",
     # Brokers, for whom the library and Spark wait longer each time.
+    "barco.workers.http.handlers.queues:_until": "who was asked said what was not so",
+    "barco.client.queue:lease": "a broker",
+    "barco.client.queue:_insist": "a broker",
     "barco.client.admin:_request": "a broker",
     "barco.client.enrolment:_insist": "a broker",
     "barco.client.consumer:_poll_member": "a broker",

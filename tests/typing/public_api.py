@@ -37,6 +37,20 @@ def consume() -> None:
             assert_type(event.next_cursor, str)
 
 
+def queue() -> None:
+    """Events that are acknowledged one by one."""
+    with barco.Queue("trips", "g", lease_seconds=10) as queue:
+        assert_type(queue, barco.Queue)
+        assert_type(queue.make(ordered="key", max_deliveries=3), dict[str, Any])
+        assert_type(queue.lease(10, wait_s=1), list[barco.QueueEvent])
+        for job in queue:
+            assert_type(job.event, barco.Event)
+            assert_type(job.deliveries, int)
+            queue.extend(job, seconds=5)
+            queue.nack(job, delay_s=1, reason="busy")
+            queue.ack(job)
+
+
 async def in_a_loop() -> None:
     """With asyncio."""
     async with barco.AsyncProducer() as producer:

@@ -10,6 +10,8 @@ import msgpack
 from barco.workers.shard import internal
 
 OFFSETS = "__offsets"
+QUEUE = "queue"
+"""What a value has that is of a queue; all else in it is as of any group."""
 
 _KINDS = {"group": str, "topic": str, "slice": int, "offset": int, "ts": int, "by": str}
 
@@ -62,9 +64,16 @@ class GroupCursor:
         return packed
 
 
+def _ordinary(value: dict[Any, Any]) -> dict[str, Any] | None:
+    """What is of a queue has `Queues`."""
+    return None if QUEUE in value else internal.typed({"by": ""} | value, _KINDS)
+
+
 def restored(kept: Iterable[tuple[bytes, bytes]]) -> Iterator[GroupCursor]:
     """The cursors that a log holds."""
-    for read in internal.each(OFFSETS, kept, lambda one: internal.typed({"by": ""} | one, _KINDS)):
+    for read in internal.each(OFFSETS, kept, _ordinary):
+        if read is None:
+            continue
         cursor = GroupCursor(read["group"], read["topic"], read["slice"], read["by"])
         cursor.committed = cursor.asked = cursor.position = read["offset"]
         cursor.stored_us = read["ts"]

@@ -27,6 +27,7 @@ from barco.workers.http.handlers.consume import Consume
 from barco.workers.http.handlers.groups import GroupRoutes
 from barco.workers.http.handlers.growing import Growing
 from barco.workers.http.handlers.listen import Listen
+from barco.workers.http.handlers.queues import QueueRoutes
 from barco.workers.http.handlers.read import Read
 from barco.workers.http.handlers.status import Status
 from barco.workers.http.handlers.topics import Topics
@@ -85,13 +86,15 @@ class App:
         self.listen = Listen(self._context, read)
         """Who listens; the core's part of it is given later."""
         self.listen.still = self._may_hear
+        topics = Topics(self._context)
         parts = {
             "status": status,
             "console": Console(self._context, status),
             "consume": Consume(self._context),
             "read": read,
             "listen": self.listen,
-            "topics": Topics(self._context),
+            "topics": topics,
+            "queues": QueueRoutes(self._context, topics),
             "groups": GroupRoutes(self._context),
             "growing": Growing(self._context),
             "writes": Writes(self._context),

@@ -37,6 +37,15 @@ def _moved(request: Request) -> Iterable[Object]:
     return ((topic, request.variables["group"]),)
 
 
+def _leased(request: Request) -> Iterable[Object]:
+    return ((check_topic(request.required("topic")), request.variables["group"]),)
+
+
+def _queued(request: Request) -> Iterable[Object]:
+    topics = request.values("topic")
+    return [(check_topic(topic), request.variables["group"]) for topic in topics] or [(EVERY, None)]
+
+
 def _staged(request: Request) -> Iterable[Object]:
     return ((check_topic(request.required("topic")), None),)
 
@@ -87,6 +96,11 @@ NEEDS = {
     ("DELETE", "/v1/topics/{topic}"): Need((ADMIN,), _topic),
     ("GET", "/v1/groups"): Need((METRICS,)),
     ("GET", "/v1/groups/{group}"): Need((CONSUME, ADMIN), _group),
+    ("PUT", "/v1/groups/{group}"): Need((CONSUME,), _queued),
+    ("POST", "/v1/queue/{group}/lease"): Need((CONSUME,), _leased),
+    ("POST", "/v1/queue/{group}/ack"): Need((CONSUME,), _leased),
+    ("POST", "/v1/queue/{group}/nack"): Need((CONSUME,), _leased),
+    ("POST", "/v1/queue/{group}/extend"): Need((CONSUME,), _leased),
     ("DELETE", "/v1/groups/{group}"): Need((ADMIN,), _group_everywhere),
     ("PUT", "/v1/groups/{group}/positions"): Need((CONSUME,), _moved),
     ("PUT", "/v1/writes/{writer}/{batch}/staged"): Need((PRODUCE,), _staged),

@@ -16,6 +16,7 @@ from barco.workers.http.table_events import (
 )
 from barco.workers.http.table_growing import GROWING_ROUTES
 from barco.workers.http.table_produce import PRODUCE
+from barco.workers.http.table_queues import QUEUE_ROUTES
 from barco.workers.http.table_users import USER_ROUTES
 from barco.workers.http.table_writes import WRITE_ROUTES
 
@@ -374,6 +375,7 @@ ROUTES = (
     *EVENT_ROUTES,
     *_TOPICS,
     *_GROUPS,
+    *QUEUE_ROUTES,
     Route(
         "GET",
         "/metrics",

@@ -13,11 +13,14 @@ from barco.model.options import WorkerOptions
 from barco.workers.groups.desk import ConsumerDesk
 from barco.workers.groups.views import GroupView
 from barco.workers.operations.access import AccessDesk
+from barco.workers.operations.groups import GroupDesk
 from barco.workers.operations.target import TargetDesk
 from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.neighbours import Neighbours
 from barco.workers.peers.ranges import RingRanges
 from barco.workers.peers.voices import Voices
+from barco.workers.queues.desk import QueueDesk
+from barco.workers.queues.queues import Queues
 from barco.workers.seams import (
     Gate,
     LogReaderLike,
@@ -153,10 +156,26 @@ class ShardService:
             part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
         self.notes = Notes(reactor, self.appends, self.slices, now_us)
+        self.queues, self.groups, self._beyond = self._make_queues()
         self.topics.on_deleted = self.staging.topic_deleted
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
-        self._beyond: dict[str, Callable[[Args], Awaitable[Any]]] = {}
+
+    def _make_queues(
+        self,
+    ) -> tuple[Queues, GroupDesk, dict[str, Callable[[Args], Awaitable[Any]]]]:
+        queues = Queues(
+            self.reactor,
+            reads=self.reads,
+            appends=self.appends,
+            waiters=self.waiters,
+            consumption=self.consumption,
+            first_slice=self.first_slice,
+            now_us=self.now_us,
+        )
+        groups = GroupDesk(self.consumption, queues, self.reads, self.first_slice)
+        leased = QueueDesk(queues, self.reads, lambda: self.gate.serves_consumers())
+        return queues, groups, leased.operations()
 
     @property
     def voices(self) -> Voices:
@@ -177,6 +196,7 @@ class ShardService:
             **self.target.operations(),
             **self.access.operations(),
             **self.notes.operations(),
+            **self.groups.operations(),
             **producers.operations(self.reactor, self.first_slice, lambda: self.leading),
             "ping": self._ping,
             "standing": self._standing,
@@ -205,6 +225,7 @@ class ShardService:
         self.notes.close()
         self.target.close()
         self.access.close()
+        self.queues.close()
         self.consumption.close()
         self.waiters.wake()
 
@@ -216,6 +237,7 @@ class ShardService:
         self.target.open()
         self.access.open()
         self.consumption.open(epoch)
+        self.queues.open(epoch)
         self.staging.open(self.topics.deleted())
         self.notes.open()
 
@@ -377,6 +399,6 @@ class ShardService:
         stats = self.reactor.stats() | self.more_stats() | self.staging.stats()
         stats["internal_events_skipped"] = internal.skipped()
         stats["long_polls_waiting"] = len(self.waiters)
-        stats["group_offsets"] = self.consumption.cursor_count
+        stats["group_offsets"] = self.consumption.cursor_count + len(self.queues)
         stats["consumers_registered"] = self.membership.member_count
         return stats

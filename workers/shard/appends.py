@@ -71,7 +71,7 @@ class Appends:
             future.set_exception(OutcomeUnknownError("The event may or may not be stored."))
 
 
-async def all_stable(waiting: Iterable[asyncio.Future[int]]) -> None:
+async def all_stable(waiting: Iterable[asyncio.Future[Any]]) -> None:
     """Wait for every one of them, and only then report the first failure."""
     failures = []
     for future in waiting:

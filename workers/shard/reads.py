@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barco import _native
 from barco.errors import BarcoError, CorruptDataError
 from barco.limits import CHUNK_RAW_BYTES_MAX, OFFSET_MAX
+from barco.model.queues import Leased
 from barco.types import KiB, MiB
 from barco.workers.seams import LogReaderLike, ReactorLike
 from barco.workers.shard.waiting import breathe
@@ -101,6 +102,8 @@ class Extent:
     cost: int = 0
     columns: int | None = None
     """What the chunks are cut down to, as the core counts columns; None: they are whole."""
+    leased: Leased | None = None
+    """Of a queue: as what they were handed out."""
 
     @property
     def more(self) -> bool:

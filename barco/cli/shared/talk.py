@@ -236,6 +236,13 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json_line(document))
 
 
+def raw(text: bytes) -> None:
+    """Bytes to stdout, at once."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text)
+    sys.stdout.buffer.flush()
+
+
 def say(text: str) -> None:
     """A line for the person at the terminal: stdout is for data."""
     print(text, file=sys.stderr)

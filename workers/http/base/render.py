@@ -173,7 +173,7 @@ async def _render_json(found: Sequence[Run], budget: _Budget) -> list[Part]:
         parts.append(
             f'{"," if parts else "["}{{"topic":"{run.topic}","token":"{run.token}",'
             f'"rangeIndex":{run.slice},"version":{run.epoch},'
-            f'"startOffset":"{run.start}","values":['.encode()
+            f'"startOffset":"{run.start}",{_lease_of(run)}"values":['.encode()
         )
         for number, values in enumerate(pieces):
             if number:
@@ -184,15 +184,28 @@ async def _render_json(found: Sequence[Run], budget: _Budget) -> list[Part]:
     return parts
 
 
+def _lease_of(run: Run) -> str:
+    """Of a queue: how they are acknowledged, and how many times they were given."""
+    if (leased := run.extent.leased) is None:
+        return ""
+    leased = leased._replace(start=run.start, end=run.end)
+    return f'"lease":"{leased.name}","deliveries":{leased.times},'
+
+
 async def _render_ndjson(found: Sequence[Run], budget: _Budget) -> list[Part]:
     parts: list[Part] = []
     for run in found:
-        token = run.token
+        token, leased = run.token, run.extent.leased
+        before, times = (leased.prefix, leased.times) if leased is not None else (None, 0)
 
         def lines(
-            step: Sequence[Chunk], at: int, end: int, most: int, token: int = token
+            step: Sequence[Chunk],
+            at: int,
+            end: int,
+            most: int,
+            more: tuple[int, str | None, int] = (token, before, times),
         ) -> tuple[bytes, int]:
-            return _native.render_ndjson(step, at, end, token, most)
+            return _native.render_ndjson(step, at, end, more[0], most, *more[1:])
 
         parts += await _text(run, lines, budget)
     return parts

@@ -106,7 +106,11 @@ class Consume:
         start |= await self._context.begin_group(request, "start_group", start)
         reply = await self._context.supervisor.request("register", args)
         await self._context.membership.at_least(reply["version"])
-        await self._start_group(start)
+        try:
+            await self._start_group(start)
+        except ConflictError:  # A queue: it has no members.
+            await self._context.supervisor.request("goodbye", {"consumerId": args["consumerId"]})
+            raise
         return text_response("Already registered" if reply["known"] else "OK")
 
     async def _check_topics(self, topics: Iterable[str]) -> None:

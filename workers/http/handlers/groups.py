@@ -3,6 +3,7 @@
 from typing import Any
 
 from barco.errors import ConflictError, NotFoundError, RequestError, TopicNotFoundError
+from barco.model.queues import QueueSettings
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import (
@@ -13,6 +14,9 @@ from barco.workers.http.base.messages import (
     json_response,
 )
 from barco.workers.http.handlers.read import parse_cursor, parse_place
+
+_SETTINGS = tuple(QueueSettings().told())
+"""Of a queue, as documents have them."""
 
 
 class GroupRoutes:
@@ -55,6 +59,11 @@ class GroupRoutes:
             "positions": positions,
             "lag": sum(position["lag"] for position in positions),
         }
+        queues = {p["topic"]: p["queue"] for p in positions if "queue" in p}
+        if queues:
+            document["queues"] = {
+                topic: {name: some[name] for name in _SETTINGS} for topic, some in queues.items()
+            }
         return json_response(document)
 
     async def _positions(self, group: str, *, patient: bool = False) -> list[dict[str, Any]]:
@@ -77,6 +86,7 @@ class GroupRoutes:
                         "endOffset": str(place["end"]),
                         "lag": lag,
                         "consumerId": place["holder"],
+                        **({"queue": place["queue"]} if "queue" in place else {}),
                     }
                 )
         return sorted(

@@ -105,6 +105,21 @@ class Topics:
         merged = await self._patiently(topic)
         return json_response(self._document(topic, merged[topic]), 200 if exists else 201)
 
+    async def make_like(self, topic: str, origin: str) -> None:
+        """Create a topic, if there is none of this name, with the settings of another one."""
+        merged = await self._patiently(topic)
+        if topic in merged and merged[topic]["exists"]:
+            return
+        if self._context.service.topics.known() >= limits.TOPICS_MAX:
+            raise TooManyRequestsError(
+                f"The broker has {limits.TOPICS_MAX} topics, which is its limit."
+            )
+        like = (await self._patiently(origin)).get(origin)
+        settings = like["record"] if like is not None and like["record"] else {}
+        record = self._next(topic, merged[topic]["record"] if topic in merged else None)
+        record |= {name: settings[name] for name in _STORED if settings.get(name) is not None}
+        await self._context.change_all("topic_apply", {"record": record})
+
     async def delete(self, request: Request) -> Response:
         """Delete a topic and its events."""
         topic = check_topic(request.variables["topic"])

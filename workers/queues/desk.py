@@ -1,0 +1,279 @@
+"""What a worker does for a queue's consumers: hand out, take back, wait."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from barco import _native
+from barco.errors import BarcoError, CorruptDataError, NotReadyError
+from barco.limits import POLL_WAIT_MS_MAX
+from barco.model.queues import DELAY_MS_MAX, LEASED_MAX, Leased, QueueSettings, by_slice
+from barco.types import KiB
+from barco.workers.queues.queues import Queues, now_ms
+from barco.workers.queues.slot import Slot
+from barco.workers.queues.window import Given
+from barco.workers.shard.appends import all_stable
+from barco.workers.shard.reads import Extent, Reads, extent_to_list, split_chunks
+
+Args = Mapping[str, Any]
+
+SCAN_BYTES = 256 * KiB
+"""Of stored chunks that are looked through for keys at once."""
+
+SCANS_MAX = 16
+"""For one lease; who asks again goes on from there."""
+
+
+class QueueDesk:
+    """The operations, by the names that frames carry."""
+
+    def __init__(self, queues: Queues, reads: Reads, serves: Callable[[], bool]) -> None:
+        """serves: whether this leader has lately heard of a follower."""
+        self._queues, self._reads, self._serves = queues, reads, serves
+        self._turns: dict[tuple[str, str], int] = {}
+
+    def operations(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
+        """By name."""
+        return {
+            "queue_set": self._set,
+            "queue_lease": self._lease,
+            "queue_wait": self._wait,
+            "queue_ack": self._ack,
+            "queue_nack": self._nack,
+            "queue_extend": self._extend,
+            "queue_release": self._release,
+        }
+
+    def _check_serves(self) -> None:
+        if not self._serves():
+            raise NotReadyError("The shard's leader has not heard of its followers for a while.")
+
+    async def _set(self, args: Args) -> None:
+        """{"group", "topics", "settings", "start", "user"?, "most"?}; settings by topic."""
+        user, most = args.get("user", ""), args.get("most", 0)
+        self._queues.check_owner(args["group"], user, most)
+        for topic, packed in args["topics"].items():
+            settings = QueueSettings.read(packed)
+            await self._queues.make(args["group"], [topic], settings, args["start"], user)
+
+    # --- Handing out ------------------------------------------------------------------------------
+
+    async def _lease(self, args: Args) -> dict[str, Any]:
+        """{"group", "topic", "most", "budget", "leaseMs"?}: runs, and the chunks that have them."""
+        group, topic = args["group"], args["topic"]
+        slots = [slot for slot in self._queues.of(group, topic) if not slot.lost]
+        self._check_serves()
+        if not slots:
+            raise NotReadyError("What was written last is not known: ask again.")
+        turn = self._turns[group, topic] = (self._turns.get((group, topic), -1) + 1) % len(slots)
+        left, budget = min(args["most"], LEASED_MAX), args["budget"]
+        runs: list[Leased] = []
+        extents: list[Extent] = []
+        held, unavailable = None, []
+        try:
+            for slot in slots[turn:] + slots[:turn]:
+                if left <= 0 or budget <= 0:
+                    break
+                try:
+                    got, found = await self._of_slot(slot, left, budget, args.get("leaseMs"))
+                except BarcoError as error:
+                    if not runs and len(slots) == 1:
+                        raise
+                    unavailable.append(self._queues.first_slice + slot.slice)
+                    self._queues.tell(slot, error)
+                    continue
+                runs += got
+                extents += found
+                left -= sum(run.end - run.start for run in got)
+                budget -= sum(extent.cost for extent in found)
+                held = held or (None if got else self._held_by(slot))
+        except BaseException:
+            await self._give_up(group, topic, runs)
+            raise
+        return {
+            "runs": [list(run) for run in runs],
+            "extents": [extent_to_list(each, self._queues.first_slice) for each in extents],
+            "held": held,
+            "unavailable": unavailable,
+        }
+
+    def _held_by(self, slot: Slot) -> str | None:
+        at = slot.window.held_by
+        if at is None:
+            return None
+        return Leased(self._queues.first_slice + slot.slice, self._queues.epoch, at, at + 1, 0).name
+
+    async def _of_slot(
+        self, slot: Slot, most: int, budget: int, lease_ms: int | None
+    ) -> tuple[list[Leased], list[Extent]]:
+        queues, window = self._queues, slot.window
+        end = queues.end(slot)
+        window.due(now_ms())
+        if window.wants_room(end):
+            await queues.save(slot)
+            window = slot.window
+        if window.settings.ordered:
+            await self._scan(slot, end)
+        epoch, settings = queues.epoch, window.settings
+        until = now_ms() + min(lease_ms or settings.lease_ms, settings.lease_ms)
+        taken = window.take(most, until, end)
+        if not taken:
+            return [], []
+        given: list[Given] = []
+        extents: list[Extent] = []
+        try:
+            for run in taken:
+                budget -= await self._read(slot, run, budget, given, extents)
+            if slot.lost:
+                raise NotReadyError("This worker does not lead the slice (any more).")
+        except BarcoError:
+            if not given or slot.lost:
+                raise
+        finally:
+            for run in _rest(taken, given):
+                window.release(run)
+            queues.arm(slot)
+        number = queues.first_slice + slot.slice
+        return [Leased(number, epoch, *run) for run in given], extents
+
+    async def _read(
+        self, slot: Slot, run: Given, budget: int, given: list[Given], extents: list[Extent]
+    ) -> int:
+        """The events of a run, or as many as there is room for; returns what they cost."""
+        start, cost = run.start, 0
+        if extents and extents[-1].start <= start < extents[-1].end:  # In a chunk that is here.
+            stop = min(run.end, extents[-1].end)
+            given.append(Given(start, stop, run.times))
+            start = stop
+        while start < run.end and (cost < budget or not given):
+            extent = await self._reads.read(
+                slot.topic, slot.slice, start, max(1, budget - cost), stored=True, stop=run.end
+            )
+            if not extent.chunks:
+                if extent.more:  # Retention was faster: nobody gets them any more.
+                    first = await self._reads.earliest(slot.topic, slot.slice)
+                    slot.window.acknowledge(start, min(run.end, first))
+                break
+            if extent.start > start:
+                slot.window.acknowledge(start, min(run.end, extent.start))
+                start = extent.start
+            if start < run.end:
+                stop = min(run.end, extent.end)
+                given.append(Given(start, stop, run.times))
+                extents.append(extent)
+                cost += extent.cost
+                start = stop
+        return cost
+
+    async def _scan(self, slot: Slot, end: int) -> None:
+        """Tell the window of the keys of events that it has not seen."""
+        for _ in range(SCANS_MAX):
+            window = slot.window
+            if (at := window.scan_from(end)) is None:
+                return
+            extent = await self._reads.read(slot.topic, slot.slice, at, SCAN_BYTES, stored=True)
+            if not extent.chunks:
+                return
+            keys: list[int | None] = [None] * max(0, extent.start - at)
+            for chunk, _ in chain.from_iterable(map(split_chunks, extent.chunks)):
+                try:
+                    stored = _native.chunk_events(memoryview(chunk))
+                except ValueError as error:
+                    raise CorruptDataError(f"A stored chunk is damaged: {error}.") from None
+                keys += [
+                    None if event[2] is None else hash(event[2])
+                    for event in stored
+                    if at <= event[0] < extent.end
+                ]
+            slot.window.scanned(at, keys)
+
+    async def _wait(self, args: Args) -> bool:
+        """Until there may be something to hand out; False: not in time."""
+        slots = self._queues.of(args["group"], args["topic"])
+        self._check_serves()
+        timeout = min(args["timeout"], POLL_WAIT_MS_MAX / 1000)
+        end = self._queues.end
+        return await self._queues.waiters.wait(
+            lambda: any(slot.lost or slot.window.has(end(slot)) for slot in slots), timeout
+        )
+
+    # --- Taking back ------------------------------------------------------------------------------
+
+    async def _ack(self, args: Args) -> list[str]:
+        """{"group", "topic", "runs"}: these are done, when this returns."""
+        waiting = []
+        for slot, runs in self._slots(args):
+            news = [slot.window.acknowledge(run.start, run.end) for run in runs]
+            if any(news) or slot.dirty or slot.saver is not None:  # It may not be stable yet.
+                waiting.append(self._queues.save(slot))
+        self._queues.waiters.look()
+        await all_stable(waiting)
+        return []
+
+    async def _nack(self, args: Args) -> list[str]:
+        """{"group", "topic", "runs", "delayMs"?, "reason"}: to be given again. Returns what was not
+        to be given back: its time was over, and somebody else may have it."""
+        lost: list[Leased] = []
+        waiting = []
+        delay = args.get("delayMs")
+        delay = None if delay is None else min(delay, DELAY_MS_MAX)
+        for slot, runs in self._slots(args):
+            for run in runs:
+                back = slot.window.give_back(
+                    Given(*run[2:]),
+                    now_ms(),
+                    delay=delay,
+                    reason=args["reason"],
+                    known=run.epoch == self._queues.epoch,
+                )
+                lost += [Leased(run.slice, run.epoch, *each) for each in back]
+            waiting.append(self._queues.save(slot))
+            self._queues.arm(slot)
+        self._queues.waiters.look()
+        await all_stable(waiting)
+        return [run.name for run in lost]
+
+    async def _extend(self, args: Args) -> list[str]:
+        """{"group", "topic", "runs", "leaseMs"?}: longer with who has them; returns as `_nack`."""
+        lost: list[Leased] = []
+        for slot, runs in self._slots(args):
+            most = slot.window.settings.lease_ms
+            until = now_ms() + min(args.get("leaseMs") or most, most)
+            for run in runs:
+                back = [Given(*run[2:])]
+                if run.epoch == self._queues.epoch:
+                    back = slot.window.extend(back[0], until)
+                lost += [Leased(run.slice, run.epoch, *each) for each in back]
+            self._queues.arm(slot)
+        return [run.name for run in lost]
+
+    async def _release(self, args: Args) -> None:
+        """The answer that had these never left: as if they had not been given."""
+        await self._give_up(args["group"], args["topic"], [Leased(*each) for each in args["runs"]])
+
+    async def _give_up(self, group: str, topic: str, runs: Sequence[Leased]) -> None:
+        for run in runs:
+            if run.epoch == self._queues.epoch:
+                self._queues.at(group, topic, run).window.release(Given(*run[2:]))
+        self._queues.waiters.look()
+
+    def _slots(self, args: Args) -> list[tuple[Slot, list[Leased]]]:
+        group, topic = args["group"], args["topic"]
+        runs = by_slice(Leased(*each) for each in args["runs"])
+        return [(self._queues.at(group, topic, some[0]), some) for some in runs.values()]
+
+
+def _rest(taken: Sequence[Given], given: Sequence[Given]) -> list[Given]:
+    """What was taken and is not given, in runs."""
+    rest: list[Given] = []
+    parts = iter(given)
+    part = next(parts, None)
+    for start, end, count in taken:
+        while part is not None and part.start < end:
+            if part.start > start:
+                rest.append(Given(start, part.start, count))
+            start = part.end
+            part = next(parts, None)
+        if start < end:
+            rest.append(Given(start, end, count))
+    return rest

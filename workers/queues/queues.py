@@ -1,0 +1,390 @@
+"""Queues at the leader of their slices: leases in memory, all else in the slice's own log.
+
+What changes is gathered: while an append of a slice is under way, everything that comes goes into
+the next one, and whoever waits for it is answered when that is stable.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from barco import limits
+from barco.errors import (
+    BarcoError,
+    ConflictError,
+    NotFoundError,
+    NotReadyError,
+    OutcomeUnknownError,
+    TooManyRequestsError,
+)
+from barco.model.queues import Leased, QueueSettings
+from barco.workers.groups.consumption import Consumption
+from barco.workers.groups.cursor import OFFSETS
+from barco.workers.queues.burial import LastPlace, Letter, letters
+from barco.workers.queues.slot import Name, Slot, read_slot
+from barco.workers.queues.window import Window
+from barco.workers.seams import ReactorLike
+from barco.workers.shard import internal
+from barco.workers.shard.appends import Appends, all_stable
+from barco.workers.shard.reads import Reads
+from barco.workers.shard.waiting import Waiters
+
+BURY_AGAIN_MS = 60_000
+"""When there was no room for dead letters."""
+
+TELL_AGAIN_MS = 60_000
+"""Of the trouble of one slice."""
+
+TICK_SECONDS_MIN = 0.02
+"""Between two looks at what is due."""
+
+log = logging.getLogger("barco.queues")
+
+
+def now_ms() -> int:
+    """Of the clock that leases are measured by."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Queues:
+    """Of the slices of one worker."""
+
+    def __init__(
+        self,
+        reactor: ReactorLike,
+        *,
+        reads: Reads,
+        appends: Appends,
+        waiters: Waiters,
+        consumption: Consumption,
+        first_slice: int,
+        now_us: Callable[[], int],
+    ) -> None:
+        """now_us: the log's own clock."""
+        self._reactor, self.reads = reactor, reads
+        self._appends, self.waiters = appends, waiters
+        self._consumption = consumption
+        self.first_slice = first_slice
+        self._now_us = now_us
+        self.epoch = 0
+        """Of the generation that is led; 0: none is."""
+        self._slots: dict[Name, Slot] = {}
+        self._of: dict[tuple[str, str], list[Slot]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._told: dict[Name, int] = {}
+
+    # --- Beginning and ending ---------------------------------------------------------------------
+
+    def open(self, epoch: int) -> None:
+        """A generation is open, and its first group committed: take up what its log holds."""
+        self.close()
+        self.epoch = epoch
+        now, now_us = now_ms(), self._now_us()
+        for found in internal.each(OFFSETS, self._reactor.compacted(OFFSETS), read_slot):
+            if found is None or found[0][2] not in self._consumption.slices:
+                continue
+            (group, topic, index), owner, settings, kept, at_us = found
+            end = self.reads.bounds(topic, index)[1]
+            passed = max(0, now_us - at_us) // 1000
+            window = Window.restored(settings, kept, end, now, passed)
+            self._add(Slot(group, topic, index, owner, window))
+        for slot in self._slots.values():
+            self.arm(slot)
+
+    def close(self) -> None:
+        """Another worker leads now, which has what was stable."""
+        self.epoch = 0
+        for slot in self._slots.values():
+            slot.lost = True
+            if slot.saver is not None:
+                slot.saver.cancel()
+        self._slots.clear()
+        self._of.clear()
+        self._told.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _add(self, slot: Slot) -> None:
+        self._slots[slot.name] = slot
+        self._of.setdefault((slot.group, slot.topic), []).append(slot)
+        self._consumption.owners.add(slot.group, slot.owner)
+
+    def _drop(self, slot: Slot) -> None:
+        if self._slots.get(slot.name) is not slot:
+            return
+        slot.lost = True
+        del self._slots[slot.name]
+        self._of[slot.group, slot.topic].remove(slot)
+        if not self._of[slot.group, slot.topic]:
+            del self._of[slot.group, slot.topic]
+        self._consumption.owners.remove(slot.group)
+
+    # --- What there is ----------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Slices of all queues."""
+        return len(self._slots)
+
+    def groups(self) -> list[str]:
+        """Those that are queues."""
+        return sorted({slot.group for slot in self._slots.values()})
+
+    def is_queue(self, group: str) -> bool:
+        """Whether the group is one, on any topic."""
+        return any(slot.group == group for slot in self._slots.values())
+
+    def all_of(self, group: str) -> list[Slot]:
+        """The slices of a queue's topics here."""
+        return [slot for slot in self._slots.values() if slot.group == group]
+
+    def of(self, group: str, topic: str) -> list[Slot]:
+        """The slices of one topic of it."""
+        if not self.epoch:
+            raise NotReadyError("This worker does not lead the shard (any more).")
+        found = [slot for slot in self._of.get((group, topic), ()) if not slot.new]
+        if not found:
+            raise NotFoundError(
+                f"Group {group} is no queue of topic {topic}: PUT /v1/groups/{group}?type=queue"
+                f"&topic={topic} makes it one."
+            )
+        return found
+
+    def at(self, group: str, topic: str, run: Leased) -> Slot:
+        """The slice of something that was handed out."""
+        index = run.slice - self.first_slice
+        for slot in self.of(group, topic):
+            if slot.slice == index:
+                if slot.lost:
+                    raise NotReadyError("What was written last is not known: ask again.")
+                return slot
+        raise NotReadyError("This worker does not lead the slice (any more).")
+
+    def end(self, slot: Slot) -> int:
+        """Of what is stable in its slice; what retention has removed is not waited for."""
+        start, end = self.reads.bounds(slot.topic, slot.slice)
+        if start > slot.window.base:
+            slot.window.skipped(start)
+        return end
+
+    def check_owner(self, group: str, user: str, most: int) -> None:
+        """QuotaUsedUpError: the user may begin no other group."""
+        self._consumption.owners.check(group, user, most)
+
+    def tell(self, slot: Slot, error: BarcoError) -> None:
+        """It could not be read, or written: its consumers ask again all the time."""
+        if (now := now_ms()) >= self._told.get(slot.name, now):
+            self._told[slot.name] = now + TELL_AGAIN_MS
+            log.error("%s/%s/%d: nothing can be handed out: %s", *slot.name, error)
+
+    # --- Settings ---------------------------------------------------------------------------------
+
+    async def make(
+        self, group: str, topics: Sequence[str], settings: QueueSettings, start: str, user: str
+    ) -> None:
+        """The group is a queue of these topics from now on, durably; or has other settings."""
+        if group in self._consumption.groups():
+            raise ConflictError(
+                f"Group {group} has positions of ordinary consumers: a queue needs a group of its "
+                "own, or has these forgotten first (DELETE /v1/groups/GROUP)."
+            )
+        slots = []
+        for topic in topics:
+            for index in self._consumption.slices:
+                slot = self._slots.get((group, topic, index))
+                if slot is None:
+                    slot = self._begin(group, topic, index, settings, start, user)
+                else:
+                    self._change(slot, settings)
+                slots.append(slot)
+        waiting = [self.save(slot) for slot in slots]
+        try:
+            await all_stable(waiting)
+        finally:
+            for slot, future in zip(slots, waiting, strict=True):
+                if slot.new and (not future.done() or future.cancelled() or future.exception()):
+                    self._drop(slot)
+                slot.new = False
+        self.waiters.wake()
+
+    def _begin(
+        self, group: str, topic: str, index: int, settings: QueueSettings, start: str, user: str
+    ) -> Slot:
+        room = limits.POSITIONS_MAX - self._consumption.cursor_count - len(self._slots)
+        if room <= 0 or self._reactor.stats().get("state_full"):
+            raise TooManyRequestsError(
+                "The worker has no room for more group offsets: delete groups that are not needed "
+                "any more, or raise limits.memory_bytes and storage.segment_bytes."
+            )
+        earliest, latest = self.reads.bounds(topic, index)
+        base = earliest if start == "startFromEarliest" else latest
+        slot = Slot(group, topic, index, user, Window(settings, base), new=True)
+        self._add(slot)
+        return slot
+
+    def _change(self, slot: Slot, settings: QueueSettings) -> None:
+        if slot.window.settings.ordered == settings.ordered:
+            slot.window.settings = settings
+            return
+        now = now_ms()
+        kept = slot.window.kept(now)
+        window = Window.restored(settings, kept, slot.window.next, now, 0)
+        window.reserved = slot.window.reserved
+        slot.window = window
+        self.arm(slot)
+
+    async def forget(self, group: str) -> int:
+        """Drop the queue; how many slices it had."""
+        slots = self.all_of(group)
+        waiting = []
+        for slot in slots:
+            if slot.saver is not None:  # What it appends is to be before what removes it.
+                await asyncio.wait([slot.saver])
+            waiting.append(self._appends.start(OFFSETS, slot.slice, slot.key, b""))
+            self._drop(slot)
+        await all_stable(waiting)
+        return len(slots)
+
+    # --- Appending --------------------------------------------------------------------------------
+
+    def save(self, slot: Slot) -> asyncio.Future[None]:
+        """All that is known of the slice now, stable when the future is done."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        slot.waiting.append(future)
+        slot.dirty = True
+        self._begin_saving(slot)
+        return future
+
+    def _begin_saving(self, slot: Slot) -> None:
+        if slot.saver is None or slot.saver.done():
+            slot.saver = asyncio.get_running_loop().create_task(self._saving(slot))
+
+    async def _saving(self, slot: Slot) -> None:
+        waiting: list[asyncio.Future[None]] = []
+        failure: BaseException = NotReadyError("Another worker leads the shard now.")
+        try:
+            while slot.waiting or self._may_bury(slot):
+                waiting, slot.waiting = slot.waiting, []
+                try:
+                    await self._store(slot)
+                except BarcoError as error:
+                    slot.lost = slot.lost or isinstance(error, OutcomeUnknownError)
+                    _end(waiting, error)
+                else:
+                    _end(waiting, None)
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            slot.saver = None
+            _end((*waiting, *slot.waiting), failure)
+            slot.waiting = []
+
+    def _may_bury(self, slot: Slot) -> bool:
+        window = slot.window
+        dead = bool(window.dying and window.settings.dead) and not slot.lost
+        return dead and now_ms() >= slot.bury_after
+
+    async def _store(self, slot: Slot) -> None:
+        if slot.lost or not self.epoch:
+            raise NotReadyError("Another worker leads the shard now, or will.")
+        window = slot.window
+        dead = await self._letters(slot) if self._may_bury(slot) else []
+        dead = [letter for letter in dead if letter.offset in window.dying]  # Not done meanwhile.
+        batches = [letter.batch for letter in dead if letter.batch is not None]
+        if dead and not batches:
+            for letter in dead:
+                window.acknowledge(letter.offset, letter.offset + 1)
+            dead = []
+        if dead:
+            try:
+                await self._append(slot, [letter.offset for letter in dead], batches)
+                return
+            except OutcomeUnknownError:
+                raise
+            except BarcoError as error:  # All else that is known is written without them.
+                log.warning("%s: dead letters wait: %s", "/".join(map(str, slot.name)), error)
+                self._bury_later(slot)
+        await self._append(slot, [], [])
+
+    async def _letters(self, slot: Slot) -> list[Letter]:
+        window = slot.window
+        dying = [(at, count, why) for at, (count, why) in sorted(window.dying.items())]
+        where = LastPlace(slot.group, slot.topic, slot.slice, self.first_slice + slot.slice)
+        found = await letters(self.reads, self._reactor, where, dying)
+        if not found:  # None of them can be one now.
+            log.warning("%s: dead letters wait", "/".join(map(str, slot.name)))
+            self._bury_later(slot)
+        return found
+
+    def _bury_later(self, slot: Slot) -> None:
+        slot.bury_after = now_ms() + BURY_AGAIN_MS
+        self._arm_at(slot.bury_after)
+
+    async def _append(self, slot: Slot, gone: Sequence[int], batches: list[Any]) -> None:
+        window = slot.window
+        kept = window.kept(now_ms(), gone)
+        slot.dirty = False
+        value = slot.packed(self.epoch, kept, self._now_us())
+        try:
+            if batches:
+                mark = (OFFSETS, slot.key, value)
+                dead = window.settings.dead
+                future = self._appends.start_commit(dead, slot.slice, batches, mark=mark)
+            else:
+                future = self._appends.start(OFFSETS, slot.slice, slot.key, value)
+            await asyncio.shield(future)
+        except BaseException:
+            slot.dirty = True
+            raise
+        if slot.window is not window:
+            slot.window.reserved = max(slot.window.reserved, kept.reserved)
+        window.reserved = max(window.reserved, kept.reserved)
+        for at in gone:
+            slot.window.acknowledge(at, at + 1)
+
+    # --- Time -------------------------------------------------------------------------------------
+
+    def arm(self, slot: Slot) -> None:
+        """Look when a lease of it ends, or an event may be given again."""
+        if (due := slot.window.next_due()) is not None:
+            self._arm_at(due)
+
+    def _arm_at(self, due: int) -> None:
+        if self._timer is not None and self._timer_at <= due:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        pause = max(TICK_SECONDS_MIN, (due - now_ms()) / 1000)
+        self._timer_at = due
+        self._timer = loop.call_later(pause, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now, some = now_ms(), False
+        for slot in self._slots.values():
+            if slot.window.due(now):
+                some = True
+                self.save(slot)  # Counts, and dead letters.
+            elif slot.window.dying and slot.saver is None and self._may_bury(slot):
+                self._begin_saving(slot)
+            elif slot.bury_after > now and slot.window.dying:
+                self._arm_at(slot.bury_after)
+            self.arm(slot)
+        if some:
+            self.waiters.look()
+
+
+def _end(waiting: Iterable[asyncio.Future[None]], error: BaseException | None) -> None:
+    for future in waiting:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
