@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm chaos-pipe hostile failover bad-disk clean simulate simulate-gossip deb dist boot
+.PHONY: help setup demo demo-stop observe cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm chaos-pipe hostile failover bad-disk clean simulate simulate-gossip deb dist boot
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ demo: setup ## Start a broker, load 336,776 flights, read them back, ask Spark, 
 
 demo-stop: ## Stop the broker that the demo left running
 	@$(PYTHON) scripts/demo.py --stop
+
+observe: setup ## A broker, or the one that runs, and a Prometheus with barco's rules; says where the board is
+	@$(PYTHON) scripts/observe.py
 
 cluster: setup ## Start three brokers on 127.0.0.1, .2 and .3; their data is in .cluster
 	@$(PYTHON) scripts/cluster.py start

@@ -48,7 +48,7 @@ until there is one (promise D8), and 2 s more until that one serves consumers.""
 CONSUMER_TELLS = 6
 CONSUMER_TELLS_PEERS = 3
 """So often within its session time a broker's workers tell of a consumer that they hear of, and
-their broker tells the others, at least: one of each may get lost."""
+their broker tells the others, at least: of the last sign, and how old it is."""
 
 CONSUMER_LAG_SECONDS = 2.0
 """A broker that was starved or stopped expires nobody for so long: it reads its news first."""

@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 say() { printf 'deb: %s\n' "$*" >&2; }
 command -v dpkg-deb >/dev/null || { say "no dpkg-deb here: apt-get install dpkg"; exit 1; }
 scripts/dist.sh >build/dist-log || { cat build/dist-log; exit 1; }
-wheel=$(grep -m1 '\.whl$' build/dist-log)
+# As it is built, not as it is given to others: OpenSSL is the distribution's, and so are its fixes.
+wheel=$(ls build/dist-made/*.whl)
 python=.venv/bin/python
 minor=$($python -c 'import sys; print(sys.version_info[1])')
 version=$($python -c 'import barco; print(barco.__version__)')

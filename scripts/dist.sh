@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # The source distribution, and the wheel that is built of it, in dist/. The wheel runs on every
-# Linux whose C library is not older than what it says in its name (manylinux).
+# Linux whose C library is not older than what it says in its name (manylinux): OpenSSL is within,
+# so whoever uses it gets the fixes of that with the next wheel. build/dist-made keeps the one
+# without, for who takes it from the system (deb.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=build/dist-tools made=build/dist-made

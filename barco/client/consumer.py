@@ -34,7 +34,7 @@ from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.codec import Event
 from barco.client.wire.discovery import Directory
 from barco.client.wire.transport import Pool
-from barco.errors import BarcoError, ConflictError, NotRegisteredError
+from barco.errors import BarcoError, ConflictError, NotFoundError, NotRegisteredError
 
 _log = logging.getLogger("barco.client")
 
@@ -103,8 +103,8 @@ class AsyncConsumer:
             try:
                 return await ask(member)
             except BarcoError as error:
-                if not error.retryable:
-                    raise
+                if not error.retryable and not isinstance(error, NotFoundError):
+                    raise  # Of a ring that is being upgraded only some are too old for it.
                 failure = error
         assert failure is not None, "there is at least one broker"
         raise failure
@@ -255,6 +255,7 @@ class AsyncConsumer:
             if not self._ahead:
                 self._ahead.extend(await self.poll(POLL_WAIT_S_MAX))
             while self._ahead:
+                self._beats.called()  # A batch may take longer than a program may be busy.
                 yield self._ahead.popleft()
 
     async def __aenter__(self) -> Self:
@@ -374,6 +375,7 @@ class Consumer:
             if not ahead:
                 ahead.extend(self.poll(POLL_WAIT_S_MAX))
             while ahead:
+                self._consumer._beats.called()
                 yield ahead.popleft()
 
     def __enter__(self) -> Self:

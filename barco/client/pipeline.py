@@ -9,7 +9,7 @@ import logging
 import queue
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypedDict, Unpack
 
@@ -120,6 +120,7 @@ class AsyncPipeline:
         self._access = Access.of(endpoint, token)
         self._stopping = False
         self._running = False
+        self._theirs: BarcoError | None = None
 
     def stop(self) -> None:
         """Have `run` commit what it has processed and return, from any thread or handler of a
@@ -146,7 +147,6 @@ class AsyncPipeline:
             )
         self._running, self._stopping = True, False
         engine = Engine(self._plan(), follow=not to_end)
-        done = PipelineProgress(-1, 0, 0, {})
         try:
             await engine.start()
             more = True
@@ -154,14 +154,14 @@ class AsyncPipeline:
                 try:
                     more = await self._some(engine, work)
                     if self._stopping or not more or engine.due or not engine.busy:
-                        done = self._told(await engine.commit()) or done
+                        self._told(await engine.commit())
                 except BarcoError as error:
-                    if not error.retryable:
+                    if not error.retryable or error is self._theirs:
                         raise
                     await engine.again(error)
                     more = True
             await engine.end()
-            return done
+            return engine.progress
         except BaseException:
             await engine.abandon()
             raise
@@ -174,7 +174,8 @@ class AsyncPipeline:
         events = await engine.next(LOOK_SECONDS)
         done = 0
         while events and done < len(events) and not self._stopping:
-            made = await work(events[done : done + EVENTS_TOGETHER_MAX], engine.room)
+            with self._calling():
+                made = await work(events[done : done + EVENTS_TOGETHER_MAX], engine.room)
             for event, outputs in zip(events[done:], made, strict=False):
                 engine.add(event, outputs)
             done += len(made)
@@ -202,12 +203,22 @@ class AsyncPipeline:
 
         return work
 
-    def _told(self, progress: PipelineProgress | None) -> PipelineProgress | None:
+    def _told(self, progress: PipelineProgress | None) -> None:
         if progress is not None:
             _log.debug("pipeline %s: %r", self.name, progress)
             if self.options.on_progress is not None:
-                self.options.on_progress(progress)
-        return progress
+                with self._calling():
+                    self.options.on_progress(progress)
+
+    @contextlib.contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Code that is not ours: what that raises ends the run, even if it is an error of a broker
+        after which this would try again (a producer's, which the function has of its own)."""
+        try:
+            yield
+        except BarcoError as error:
+            self._theirs = error
+            raise
 
     def _plan(self) -> PipelinePlan:
         options = self.options
@@ -328,8 +339,13 @@ def outputs_of(made: Any) -> Sequence[Output]:
     """What came of an event as a list; TypeError: it is no outputs."""
     if made is None:
         return ()
+    if not isinstance(made, Output | Iterable):
+        raise TypeError(f"the function returns Outputs, not {type(made).__name__}")
     found = (made,) if isinstance(made, Output) else tuple(made)
     for each in found:
         if not isinstance(each, Output):
             raise TypeError(f"the function returns Outputs, not {type(each).__name__}")
+        if not isinstance(each.value, bytes | bytearray | memoryview | str):
+            kind = type(each.value).__name__
+            raise TypeError(f"an Output's value is bytes or str, not {kind}")
     return found

@@ -211,15 +211,16 @@ class Engine:
         """As they are decided."""
         self._ahead: Positions = {}
         """Where what was processed since then ends."""
-        self._offered = False
-        """Whether a decision was asked for that stores what is staged."""
+        self._offered: PipelineProgress | None = None
+        """A decision was asked for that stores what is staged: so far it leads."""
         self._read_bytes = self._read = 0
         self._begun_at = self._decided_at = time.monotonic()
         self._settled = True
         self._telling: asyncio.Task[None] | None = None
         self._told_at = 0.0
         self._told: Positions = {}
-        self._done = PipelineProgress(-1, 0, 0, {})
+        self.progress = PipelineProgress(-1, 0, 0, {})
+        """As it is decided, and visible."""
 
     # --- Beginning, and beginning again ----------------------------------------------------------
 
@@ -230,6 +231,7 @@ class Engine:
             positions = state.positions if state is not None else {}
             await self._fill(positions)
             if await self._claim(positions):
+                self.progress = PipelineProgress(self._batch, 0, 0, positions)
                 return
         raise PipelineError(f"others go on to start pipelines of the name {self._plan.name}")
 
@@ -242,6 +244,9 @@ class Engine:
                 state = await self._finish()
                 if state is None or state.owner != self._owner:
                     break
+                attempt = None if self._outputs is None else self._outputs.attempt.name
+                if self._offered is not None and state.attempt == attempt:
+                    self.progress = self._offered  # It was stored, whatever the answer was.
                 if await self._claim(state.positions):
                     return
             except BarcoError as later:
@@ -293,7 +298,11 @@ class Engine:
             ) from error
 
     async def _fill(self, positions: Positions) -> None:
-        """Where nothing was read yet it begins as the option says: now, and not at a restart."""
+        """Where nothing was read yet it begins as the option says: now, and not at a restart.
+
+        What the name has read of other topics, which it is not told to read now, stays: it is to go
+        on there if it is told to again.
+        """
         for topic in self._plan.sources:
             known = positions.setdefault(topic, {})
             for told in await self._slices(topic):
@@ -305,8 +314,6 @@ class Engine:
                 if key not in known:
                     start = start_of(self._plan.start, key)
                     known[key] = ends.get(start, start)
-        for topic in positions.keys() - set(self._plan.sources):
-            del positions[topic]
 
     async def _slices(self, topic: str) -> Sequence[Mapping[str, Any]]:
         return await self._admin.slices(topic)
@@ -315,11 +322,12 @@ class Engine:
         """The next batch, read from the positions that are decided."""
         if self._input is not None:
             await self._input.close()
-        slices = sum(map(len, self._positions.values())) or 1
+        positions = {topic: self._positions[topic] for topic in self._plan.sources}
+        slices = sum(map(len, positions.values())) or 1
         share = self._plan.buffer_bytes // (2 * slices)
         read_bytes = max(READ_BYTES_MIN, min(READ_BYTES_MAX, share))
         self._input = SourceReader(
-            self._plan.access, self._positions, read_bytes=read_bytes, follow=self._follow
+            self._plan.access, positions, read_bytes=read_bytes, follow=self._follow
         )
         await self._empty()
 
@@ -330,7 +338,7 @@ class Engine:
         ring = await self._writes.ring()
         self._outputs = Outputs(attempt, ring, self._plan.sink, self._plan.compress)
         self._ahead = {}
-        self._offered = False
+        self._offered = None
         self._read_bytes = self._read = 0
 
     # --- A batch ---------------------------------------------------------------------------------
@@ -397,16 +405,16 @@ class Engine:
             topic: {**cursors, **self._ahead.get(topic, {})}
             for topic, cursors in self._positions.items()
         }
-        self._offered = True
+        before = self.progress
+        read, written = before.read + self._read, before.written + outputs.count
+        self._offered = PipelineProgress(self._batch + 1, read, written, positions)
         await self._decide(NotedState(self._owner, positions, outputs.attempt.name, rows))
         if rows:
             await self._commit(outputs.attempt, rows)
-        done = self._done
-        read, written = done.read + self._read, done.written + outputs.count
-        self._done = PipelineProgress(self._batch, read, written, positions)
+        self.progress = self._offered
         await self._empty()
         self._tell_soon()
-        return self._done
+        return self.progress
 
     async def _decide(self, state: NotedState) -> None:
         try:
@@ -442,7 +450,7 @@ class Engine:
         taken over, that one is its claim, and empty. What `_batch` says may be the other's by then,
         and the batch behind it what the other is storing just now.
         """
-        if self._outputs is not None and self._ahead and not self._offered:
+        if self._outputs is not None and self._ahead and self._offered is None:
             with suppress(BarcoError, TimeoutError):
                 async with asyncio.timeout(2.0):
                     await self._writes.abandon(self._outputs.attempt.batch)
@@ -469,7 +477,8 @@ class Engine:
         """The group's positions, which nobody reads from."""
         try:
             numbers = {key: number for number, key in enumerate((await self._writes.ring()).slices)}
-            for topic, cursors in positions.items():
+            for topic in self._plan.sources:
+                cursors = positions[topic]
                 before = self._told.get(topic, {})
                 news = {numbers[k]: c for k, c in cursors.items() if before.get(k) != c}
                 if news:

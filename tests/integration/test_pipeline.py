@@ -15,9 +15,10 @@ import pytest
 from running import RunningBroker
 
 import barco
+from barco.client.base.errors import TransportError
 from barco.client.piping import Engine, NotedState
 from barco.client.wire.staged import StagedWrites
-from barco.errors import BarcoError, TopicNotFoundError
+from barco.errors import BarcoError, NotReadyError, TopicNotFoundError
 from barco.supervisor.tied import start_tied
 
 PROGRAM = Path(__file__).with_name("piped.py")
@@ -124,6 +125,83 @@ def test_what_the_function_raises_ends_it_and_nothing_of_the_batch_is_stored(
     status = broker.request("GET", "/metrics", listener="metrics").body.decode()
     staged = [line for line in status.splitlines() if line.startswith("barco_staged_bytes")]
     assert staged and all(line.split()[-1] == "0" for line in staged), staged
+
+
+@pytest.mark.parametrize("where", ["function", "on_progress"])
+def test_an_error_of_brokers_that_is_not_the_pipelines_own_ends_it_too(
+    broker: RunningBroker, where: str
+) -> None:
+    """As a producer of the function's raises it: it was tried again, for ever and in silence."""
+    produce(broker, 3)
+    calls: list[str] = []
+
+    def fails(name: str) -> None:
+        calls.append(name)
+        assert calls.count(where) < 3, "called again and again"
+        if name == where:
+            raise NotReadyError("not one of the pipeline's")
+
+    def function(event: barco.Event) -> barco.Output:
+        fails("function")
+        return same(event)
+
+    with pytest.raises(NotReadyError, match="not one of the pipeline's"):
+        pipe(broker, on_progress=lambda _: fails("on_progress")).run(function, to_end=True)
+    assert calls.count(where) == 1
+    pipe(broker).run(same, to_end=True)
+    assert by_key(broker) == expected(3)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (7, "returns Outputs, not int"),
+        (b"text", "returns Outputs, not int"),
+        (barco.Output(None), "value is bytes or str, not NoneType"),  # type: ignore[arg-type]
+        (barco.Output(7), "value is bytes or str, not int"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_output_is_named(broker: RunningBroker, made: Any, words: str) -> None:
+    produce(broker, 1)
+    with pytest.raises(TypeError, match=words):
+        pipe(broker).run(lambda _: made, to_end=True)
+
+
+def test_what_a_name_has_read_of_other_topics_is_kept(broker: RunningBroker) -> None:
+    """Once started with another topic, by mistake perhaps, it does not read the first anew."""
+    produce(broker, 100)
+    produce(broker, 50, "c", 1000)
+    where = endpoint(broker)
+    assert pipe(broker).run(same, to_end=True).written == 100
+    assert barco.Pipeline("c", "d", "p", where).run(same, to_end=True).written == 50
+    assert pipe(broker).run(same, to_end=True).read == 0
+    assert barco.Pipeline(["a", "c"], "b", "p", where).run(same, to_end=True).read == 0
+    assert by_key(broker) == expected(100)
+
+
+def test_how_far_it_is_counts_every_batch(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were full before the topic's end, and one whose decision had no answer."""
+    produce(broker, 40)
+    done = pipe(broker, batch_seconds=0.0).run(same, to_end=True)
+    assert (done.read, done.written) == (40, 40)
+    assert {topic: len(each) for topic, each in done.positions.items()} == {"a": 8}
+    again = pipe(broker).run(same, to_end=True)
+    assert (again.read, again.positions) == (0, done.positions)
+    produce(broker, 60, first=40)
+    real, lost = StagedWrites.decide, []
+
+    async def decide(writes: StagedWrites, batch: int, note: str) -> None:
+        await real(writes, batch, note)
+        if NotedState.parse(note).rows and not lost:
+            lost.append(batch)
+            raise TransportError("the answer is lost")
+
+    monkeypatch.setattr(StagedWrites, "decide", decide)
+    done = pipe(broker, batch_bytes=100).run(same, to_end=True)
+    assert (done.read, done.written, len(lost)) == (60, 60, 1)
+    assert by_key(broker) == expected(100)
 
 
 def test_a_function_that_awaits_and_a_stop(broker: RunningBroker) -> None:

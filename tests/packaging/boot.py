@@ -41,6 +41,8 @@ class Machine:
     def __init__(self, tree: Path) -> None:
         self.tree = tree
         self.name = tree.name
+        self.host = ""
+        """Its address, where it is on a network."""
         mounted = [each for each in CGROUPS if Path(each, "cgroup.controllers").exists()]
         if not mounted:
             raise SystemExit("boot: no cgroup2 is mounted here, and systemd needs one")

@@ -1,26 +1,34 @@
 """The commands of docs/operations.md for three naked hosts, as they stand there: `make boot`.
 
 Each host is a Debian that was booted (`boot.py`), in a network namespace of its own, on a bridge.
+First they are open, then closed (users, TLS, TLS between brokers), then a later package comes.
 """
 
+import json
 import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
+from typing import Any
 
 from boot import ROOM, ROOT, Machine, tree, until
 
 HOSTS = ("10.77.0.1", "10.77.0.2", "10.77.0.3")
 PAGE = ROOT / "docs" / "operations.md"
-HEADING = "## From three naked hosts to a cluster"
+OPEN = "## From three naked hosts to a cluster"
+CLOSED = "## Closed: users, TLS, TLS between brokers"
 COMMANDS_MAX = 10
+BROKERS = ",".join(f"{host}:9250" for host in HOSTS)
+SEALED = ",".join(f"https://{host}:9250" for host in HOSTS)
+SHOWN = ("--ca", "ca.crt", "--token-file", "token")
 
 
-def blocks() -> list[list[str]]:
-    """The commands of the section: on the first host, on each, on any."""
-    section = PAGE.read_text("utf-8").split(HEADING)[1].split("\n## ")[0]
+def blocks(heading: str) -> list[list[str]]:
+    """The commands of a section: on the first host, on each, on any."""
+    section = PAGE.read_text("utf-8").split(heading)[1].split("\n## ")[0]
     found = [block.splitlines() for block in re.findall(r"```\n(.*?)```", section, re.DOTALL)]
-    assert len(found) == 3 and sum(map(len, found)) <= COMMANDS_MAX, found
+    assert sum(map(len, found)) <= COMMANDS_MAX, found
     return found
 
 
@@ -36,6 +44,7 @@ def wire(machines: list[Machine]) -> str:
         peer = ("peer", "name", "eth0", "netns", machine.init)
         command(*inside, "link", "add", port, "type", "veth", *peer)
         command(*inside, "link", "set", port, "master", "br0", "up")
+        machine.host = host
         machine.run("ip", "address", "add", f"{host}/24", "dev", "eth0")
         machine.run("ip", "link", "set", "eth0", "up")
     return bridge
@@ -53,40 +62,138 @@ def say(machine: Machine, line: str) -> None:
 
 
 def copy(machines: list[Machine], line: str) -> None:
-    """`scp -p FILE HOST:` between trees: there is no sshd in them."""
-    name, host = re.fullmatch(r"scp -p (\w+) ([\d.]+):", line).groups()  # type: ignore[union-attr]
-    there = machines[HOSTS.index(host)].tree
-    shutil.copy2(machines[0].tree / "root" / name, there / "root" / name)
+    """`scp -p FILE… HOST:` between trees: there is no sshd in them."""
+    *names, host = line.removeprefix("scp -p ").removesuffix(":").split()
+    home, there = (each.tree / "root" for each in (machines[0], machines[HOSTS.index(host)]))
+    print(f"  {machines[0].name}# {line}", flush=True)
+    for name in names:
+        files = sorted(home.glob(name))
+        assert files, line
+        for file in files:
+            shutil.copy2(file, there / file.name)
 
 
-def run(machines: list[Machine]) -> None:
-    """All commands, in the order of the page."""
-    first, each, last = blocks()
-    for line in first:
+def run(machines: list[Machine], lines: list[str]) -> None:
+    """Commands of the first host, which may copy files to the others."""
+    for line in lines:
         if line.startswith("scp"):
             copy(machines, line)
         else:
             say(machines[0], line)
+
+
+def run_on_each(machines: list[Machine], lines: list[str]) -> None:
+    """As they stand there, with the broker's own number."""
     for ordinal, machine in enumerate(machines):
-        for line in each:
-            say(machine, line.replace("ordinal = 0", f"ordinal = {ordinal}"))
+        for line in lines:
+            line = line.replace("ordinal = 0", f"ordinal = {ordinal}")
+            say(machine, line.replace("broker-0", f"broker-{ordinal}"))
+
+
+def opened(machines: list[Machine]) -> None:
+    """From naked to a cluster that is open to all."""
+    first, each, last = blocks(OPEN)
+    run(machines, first)
+    run_on_each(machines, each)
     for line in last:
         say(machines[1], line)
+    machines[0].run("barco", "produce", "t", "--endpoint", BROKERS, given="one\ntwo\n")
+
+
+def status(machine: Machine) -> dict[str, Any]:
+    """What the broker there says of itself, if it does; asked from the host with the token."""
+    words = ("barco", "status", "--json", "--endpoint", f"https://{machine.host}:9250", *SHOWN)
+    told = in_home(machine, *words, ok=None)
+    try:
+        return dict(json.loads(told))
+    except ValueError:
+        return {}
+
+
+def in_home(machine: Machine, *words: str, ok: int | None = 0, given: str = "") -> str:
+    """A command in root's home, where its files are."""
+    return machine.run("env", "-C", "/root", *words, ok=ok, given=given)
+
+
+def in_sync(machines: list[Machine]) -> bool:
+    """Whether all say that every copy is there."""
+    return all(status(machine).get("inSync") is True for machine in machines)
+
+
+def closed(machines: list[Machine]) -> None:
+    """With tokens and TLS everywhere: who has neither is refused, what was there is there."""
+    first, each = blocks(CLOSED)
+    run(machines, first)
+    for machine in machines:
+        say(machine, "systemctl stop barco")
+    run_on_each(machines, each)
+    for machine in machines[1:]:  # The administrator looks from each of them.
+        shutil.copy2(machines[0].tree / "root" / "token", machine.tree / "root" / "token")
+    until("all are ready, with TLS and users", lambda: in_sync(machines), 120)
+    for machine in machines:
+        told = status(machine)
+        assert told["mutualTls"]["refusesPlain"] and not told.get("openToAll"), told
+        assert (machine.tree / "etc/default/barco").exists() is False
+    plain = machines[1].run("curl", "-sm", "5", f"http://{HOSTS[0]}:9250/v1/topics", ok=None)
+    assert "this port speaks TLS" in plain, plain
+    nobody = in_home(
+        machines[1], "curl", "-sm", "5", "--cacert", "ca.crt", f"https://{HOSTS[0]}:9250/v1/topics"
+    )
+    assert "unauthorized" in nobody, nobody
+    for host in HOSTS:  # Not a broker: nothing but the greeting is answered.
+        for port in (9255, 9256):
+            heard = machines[1].run("curl", "-sm", "5", f"http://{host}:{port}/", ok=None)
+            assert heard == "", (host, port, heard)
+    in_home(machines[1], *("barco", "produce", "t", "--endpoint", SEALED, *SHOWN), given="three\n")
+
+
+def later(package: Path) -> Path:
+    """The same package, as a later version."""
+    room, made = ROOM / "later", ROOM / "barco_later.deb"
+    shutil.rmtree(room, ignore_errors=True)
+    command("dpkg-deb", "-R", str(package), str(room))
+    control = room / "DEBIAN" / "control"
+    text = control.read_text()
+    control.write_text(re.sub(r"(?m)^(Version: .*)$", r"\1+later", text))
+    command("dpkg-deb", "--root-owner-group", "-b", str(room), str(made))
+    shutil.rmtree(room)
+    return made
+
+
+def upgraded(machines: list[Machine], package: Path) -> None:
+    """As the page has it: the package on each, the check, a restart, one after the other."""
+    made = later(package)
+    for ordinal, machine in enumerate(machines):
+        shutil.copy(made, machine.tree / "root" / "later.deb")
+        before = machine.run("systemctl", "show", "-P", "MainPID", "barco")
+        say(machine, "apt-get install -y ./later.deb")
+        assert machine.run("systemctl", "show", "-P", "MainPID", "barco") == before
+        assert "+later" in machine.run("dpkg-query", "-W", "-f", "${Version}", "barco")
+        say(
+            machine,
+            "BARCO_TOKEN_FILE=token BARCO_CA=ca.crt barco upgrade-check --wait 120"
+            " --config /etc/barco/barco.toml --data-dir /var/lib/barco"
+            f" --endpoint https://{machine.host}:9250 && systemctl restart barco",
+        )
+        assert machine.run("systemctl", "show", "-P", "MainPID", "barco") != before
+        words = ("barco", "produce", "t", "--endpoint", SEALED, *SHOWN)
+        in_home(machines[0], *words, given=f"after {ordinal}\n")
+        until(f"host {ordinal} is upgraded and all in sync", lambda: in_sync(machines), 120)
 
 
 def used(machines: list[Machine]) -> None:
-    """What is produced on one host is read on another, also when the third is gone for good."""
-    brokers = ",".join(f"{host}:9250" for host in HOSTS)
-    machines[0].run("barco", "produce", "t", "--endpoint", brokers, given="one\ntwo\n")
+    """What was produced on one host is read on another, also when the third is gone for good."""
     machines[2].end()
     told: list[str] = []
+    wanted = {"one", "two", "three", *(f"after {each}" for each in range(len(HOSTS)))}
 
     def read() -> bool:
-        told[:] = machines[1].run(
+        told[:] = in_home(
+            machines[1],
             *("barco", "consume", "t", "--from", "earliest", "--values"),
-            *("--endpoint", brokers), ok=None,
-        ).split()  # fmt: skip
-        return {"one", "two"} <= set(told)
+            *("--endpoint", SEALED, *SHOWN), ok=None,
+        ).splitlines()  # fmt: skip
+        return wanted <= set(told)
 
     until("read on another host, with the third one gone", read, 60)
 
@@ -102,7 +209,9 @@ def main() -> int:
             machines.append(Machine(tree(f"host-{number}")))
             shutil.copy(package, machines[-1].tree / "root" / package.name)
         bridge = wire(machines)
-        run(machines)
+        opened(machines)
+        closed(machines)
+        upgraded(machines, package)
         used(machines)
     finally:
         for machine in machines:

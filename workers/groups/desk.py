@@ -1,4 +1,4 @@
-"""What a worker answers about consumers of its slices, by the names that frames carry."""
+"""What a worker answers to consumers of its slices, by the names that frames carry."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 from barco import limits
 from barco.errors import NotReadyError, NotRegisteredError
 from barco.workers.groups.consumption import Consumption
-from barco.workers.groups.offsets import LAGS_MAX
 from barco.workers.groups.polls import PollRequest, Said, Written
 from barco.workers.groups.views import GroupView, Member
 from barco.workers.seams import ReactorLike
@@ -15,11 +14,6 @@ from barco.workers.shard.reads import Reads, extent_to_list
 from barco.workers.shard.waiting import Waiters
 
 Args = Mapping[str, Any]
-
-
-def _whose(args: Args) -> tuple[str, int]:
-    """Who begins a group, if it is new, and how many of them that user may have."""
-    return args.get("user", ""), args.get("most", 0)
 
 
 class ConsumerDesk:
@@ -68,12 +62,6 @@ class ConsumerDesk:
             "goodbye": self._goodbye,
             "revoke": self._revoke,
             "written": self._written,
-            "start_group": self._start_group,
-            "groups": self._groups,
-            "positions": self._positions,
-            "lags": self._lags,
-            "seek": self._seek,
-            "forget": self._forget,
         }
 
     async def _member(self, args: Args) -> Member:
@@ -147,38 +135,3 @@ class ConsumerDesk:
 
     async def _revoke(self, args: Args) -> None:
         self.consumption.revoke((args["consumer"], args["session"]), args["delivery"])
-
-    async def _start_group(self, args: Args) -> None:
-        slots = [(topic, index) for topic in args["topics"] for index in self.consumption.slices]
-        await self.consumption.start_group(args["group"], slots, args["start"], *_whose(args))
-
-    async def _groups(self, args: Args) -> list[str]:
-        return self.consumption.groups()
-
-    async def _positions(self, args: Args) -> list[dict[str, Any]]:
-        found = await self.consumption.positions(args["group"])
-        return [{**each, "slice": self.first_slice + each["slice"]} for each in found]
-
-    async def _lags(self, args: Args) -> list[list[Any]]:
-        found = await self.consumption.lags(min(args["most"], LAGS_MAX))
-        return [[lag, group, topic, self.first_slice + index] for lag, group, topic, index in found]
-
-    async def _seek(self, args: Args) -> dict[int, int]:
-        topic, to = args["topic"], args["to"]
-        offsets: dict[int, int] = {}
-        for index in self.consumption.slices:
-            start, end = self.reads.bounds(topic, index)
-            if isinstance(to, dict):
-                if (number := self.first_slice + index) in to:
-                    offsets[index] = min(max(start, to[number]), end)
-            elif to == "earliest":
-                offsets[index] = start
-            elif to == "latest":
-                offsets[index] = end
-            else:
-                offsets[index] = await self.reads.at_timestamp(topic, index, int(to))
-        await self.consumption.seek(args["group"], topic, offsets, *_whose(args))
-        return offsets
-
-    async def _forget(self, args: Args) -> int:
-        return await self.consumption.forget(args["group"])

@@ -1,6 +1,7 @@
 """What a worker knows of the consumer groups: the supervisor's latest view, looked things up in."""
 
 import asyncio
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from barco.workers.groups.cursor import Key
 from barco.workers.seams import SupervisorLike
 
 TOUCH_INTERVAL_S = 10.0
-"""How often the supervisor is told of a consumer at most."""
+"""How often the supervisor is told of a consumer at most; of its last sign, and how old that is."""
 
 TOUCH_GATHER_S = 0.5
 """Consumers that were heard of are gathered for this long, and told of together."""
@@ -79,7 +80,11 @@ class GroupView:
         self._refresh_lock = asyncio.Lock()
         self._refreshed = 0.0
         self._touched: dict[str, float] = {}
-        self._to_touch: set[str] = set()
+        """When the supervisor was told of whom."""
+        self._heard: dict[str, float] = {}
+        """Whose last sign it has not been told of yet, and when that was."""
+        self._due: list[tuple[float, str]] = []
+        """When each of these is told of."""
         self._touching: asyncio.Task[None] | None = None
         self._waits: Counter[str] = Counter()
         self._watching: asyncio.Task[None] | None = None
@@ -182,18 +187,19 @@ class GroupView:
 
     def heard_of(self, consumer_id: str) -> None:
         """Pass on, now and then, that a consumer is alive."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = asyncio.get_running_loop().time()
+        if consumer_id in self._heard:
+            self._heard[consumer_id] = now  # It is told with this one.
+            return
+        self._heard[consumer_id] = now
         member = self._members.get(consumer_id)
         often = TOUCH_INTERVAL_S
         if member is not None:
             often = min(often, member.session_ms / 1000 / limits.CONSUMER_TELLS)
-        if now - self._touched.get(consumer_id, -TOUCH_INTERVAL_S) < often:
-            return
-        self._touched[consumer_id] = now
-        self._to_touch.add(consumer_id)
+        due = max(now + TOUCH_GATHER_S, self._touched.get(consumer_id, 0.0) + often)
+        heapq.heappush(self._due, (due, consumer_id))
         if self._touching is None or self._touching.done():
-            self._touching = loop.create_task(self._touch())
+            self._touching = asyncio.get_running_loop().create_task(self._touch())
 
     @contextmanager
     def waiting(self, consumer_id: str) -> Iterator[None]:
@@ -215,14 +221,22 @@ class GroupView:
             await asyncio.sleep(limits.CONSUMER_SESSION_MS_MIN / 1000 / limits.CONSUMER_TELLS)
 
     async def _touch(self) -> None:
-        await asyncio.sleep(TOUCH_GATHER_S)
-        names, self._to_touch = self._to_touch, set()
-        now = asyncio.get_running_loop().time()
-        self._touched = {
-            name: at for name, at in self._touched.items() if now - at < TOUCH_INTERVAL_S
-        }
+        """While there is something to tell: of those of whom it may be told again, together."""
+        loop = asyncio.get_running_loop()
+        while self._heard:
+            await asyncio.sleep(TOUCH_GATHER_S)
+            now, names = loop.time(), []
+            while self._due and self._due[0][0] <= now:
+                names.append(heapq.heappop(self._due)[1])
+            if names:
+                await self._tell(names, now)
+
+    async def _tell(self, names: list[str], now: float) -> None:
+        ages_ms = [round(1000 * (now - self._heard.pop(name))) for name in names]
+        recent = {n: at for n, at in self._touched.items() if now - at < TOUCH_INTERVAL_S}
+        self._touched = recent | dict.fromkeys(names, now)
         try:
-            await self._supervisor.request("touch", {"consumerIds": sorted(names)})
+            await self._supervisor.request("touch", {"consumerIds": names, "agesMs": ages_ms})
         except BarcoError:
             for name in names:  # Their next request tells it again.
                 self._touched.pop(name, None)

@@ -85,8 +85,8 @@ class App:
         status, read = Status(self._context, ROUTES), Read(self._context)
         self.listen = Listen(self._context, read)
         """Who listens; the core's part of it is given later."""
-        topics = Topics(self._context)
         self.listen.still = self._may_hear
+        topics = Topics(self._context)
         parts = {
             "status": status,
             "console": Console(self._context, status),

@@ -1,47 +1,34 @@
-"""All groups of a shard, at its leader: ordinary ones, and queues."""
+"""Groups seen from outside, at the leader of a shard: where they start, how far they are, seeks."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from barco.errors import ConflictError
-from barco.workers.groups.desk import ConsumerDesk
+from barco.workers.groups.consumption import Consumption
 from barco.workers.groups.offsets import LAGS_MAX
-from barco.workers.queues.desk import QueueDesk
 from barco.workers.queues.queues import Queues
-from barco.workers.seams import ReactorLike
-from barco.workers.shard.appends import Appends
+from barco.workers.shard.reads import Reads
 
 Args = Mapping[str, Any]
+
+
+def _whose(args: Args) -> tuple[str, int]:
+    """Who begins a group, if it is new, and how many of them that user may have."""
+    return args.get("user", ""), args.get("most", 0)
 
 
 class GroupDesk:
     """The operations, by the names that frames carry; a group is ordinary or a queue."""
 
     def __init__(
-        self,
-        consumers: ConsumerDesk,
-        reactor: ReactorLike,
-        appends: Appends,
-        now_us: Callable[[], int],
+        self, consumption: Consumption, queues: Queues, reads: Reads, first_slice: int
     ) -> None:
-        self.queues = Queues(
-            reactor,
-            reads=consumers.reads,
-            appends=appends,
-            waiters=consumers.waiters,
-            consumption=consumers.consumption,
-            first_slice=consumers.first_slice,
-            now_us=now_us,
-        )
-        self._leased = QueueDesk(self.queues, consumers.reads)
-        self._ordinary = consumers.operations()
-        self._reads, self._first_slice = consumers.reads, consumers.first_slice
+        self._consumption, self._queues = consumption, queues
+        self._reads, self._first_slice = reads, first_slice
 
     def operations(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
         """By name."""
         return {
-            **self._ordinary,
-            **self._leased.operations(),
             "start_group": self._start_group,
             "groups": self._groups,
             "positions": self._positions,
@@ -51,7 +38,7 @@ class GroupDesk:
         }
 
     def _check_ordinary(self, group: str) -> None:
-        if self.queues.is_queue(group):
+        if self._queues.is_queue(group):
             raise ConflictError(
                 f"Group {group} is a queue: its events are leased and acknowledged "
                 "(/v1/queue/GROUP/lease), and it has no positions to be polled from or moved."
@@ -59,21 +46,22 @@ class GroupDesk:
 
     async def _start_group(self, args: Args) -> None:
         self._check_ordinary(args["group"])
-        await self._ordinary["start_group"](args)
+        slots = [(topic, index) for topic in args["topics"] for index in self._consumption.slices]
+        await self._consumption.start_group(args["group"], slots, args["start"], *_whose(args))
 
     async def _groups(self, args: Args) -> list[str]:
-        return sorted({*await self._ordinary["groups"](args), *self.queues.groups()})
+        return sorted({*self._consumption.groups(), *self._queues.groups()})
 
     async def _positions(self, args: Args) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await self._ordinary["positions"](args)
-        for slot in self.queues.all_of(args["group"]):
+        found = await self._consumption.positions(args["group"])
+        for slot in self._queues.all_of(args["group"]):
             window = slot.window
             start = await self._reads.earliest(slot.topic, slot.slice)
-            end = self.queues.end(slot)
+            end = self._queues.end(slot)
             found.append(
                 {
                     "topic": slot.topic,
-                    "slice": self._first_slice + slot.slice,
+                    "slice": slot.slice,
                     "committed": window.base,
                     "delivered": window.next,
                     "start": start,
@@ -88,21 +76,36 @@ class GroupDesk:
                     },
                 }
             )
-        return found
+        return [{**each, "slice": self._first_slice + each["slice"]} for each in found]
 
     async def _lags(self, args: Args) -> list[list[Any]]:
         """Of a queue: how far the oldest that is not acknowledged is behind the end."""
-        found: list[list[Any]] = await self._ordinary["lags"](args)
-        for slot in self.queues.every():
-            lag = self.queues.end(slot) - slot.window.base
-            found.append([lag, slot.group, slot.topic, self._first_slice + slot.slice])
-        found.sort(key=lambda each: -int(each[0]))
-        return found[: min(args["most"], LAGS_MAX)]
+        most, first = min(args["most"], LAGS_MAX), self._first_slice
+        found = list(await self._consumption.lags(most))
+        for slot in self._queues.every():
+            lag = self._queues.end(slot) - slot.window.base
+            found.append((lag, slot.group, slot.topic, slot.slice))
+        largest = sorted(found, key=lambda each: -each[0])[:most]
+        return [[lag, group, topic, first + index] for lag, group, topic, index in largest]
 
     async def _seek(self, args: Args) -> dict[int, int]:
         self._check_ordinary(args["group"])
-        moved: dict[int, int] = await self._ordinary["seek"](args)
-        return moved
+        topic, to = args["topic"], args["to"]
+        offsets: dict[int, int] = {}
+        for index in self._consumption.slices:
+            start, end = self._reads.bounds(topic, index)
+            if isinstance(to, dict):
+                if (number := self._first_slice + index) in to:
+                    offsets[index] = min(max(start, to[number]), end)
+            elif to == "earliest":
+                offsets[index] = start
+            elif to == "latest":
+                offsets[index] = end
+            else:
+                offsets[index] = await self._reads.at_timestamp(topic, index, int(to))
+        await self._consumption.seek(args["group"], topic, offsets, *_whose(args))
+        return offsets
 
     async def _forget(self, args: Args) -> int:
-        return await self.queues.forget(args["group"]) + int(await self._ordinary["forget"](args))
+        queues = await self._queues.forget(args["group"])
+        return queues + await self._consumption.forget(args["group"])

@@ -19,7 +19,7 @@ from barco.workers.peers.leaders import Leaders
 from barco.workers.peers.neighbours import Neighbours
 from barco.workers.peers.ranges import RingRanges
 from barco.workers.peers.voices import Voices
-from barco.workers.queues.desk import QUEUE_OPERATIONS
+from barco.workers.queues.desk import QueueDesk
 from barco.workers.queues.queues import Queues
 from barco.workers.seams import (
     Gate,
@@ -42,7 +42,7 @@ Args = Mapping[str, Any]
 
 LEADERS_ONLY = frozenset(
     ("poll", "commit", "goodbye", "revoke", "start_group", "groups", "positions", "seek", "forget")
-    + ("topic_apply", "behind", "commit_to", "lags", *QUEUE_OPERATIONS)
+    + ("topic_apply", "behind", "commit_to", "lags")
 )
 """Operations on what only the leader has, or that write to the log."""
 Sealed = Callable[[], dict[str, Any] | None]
@@ -59,7 +59,7 @@ UNOPENED = ("ping", "standing", "stats", "leaders", "written")
 """Answered before the shard is recovered."""
 
 OF_ONE_SLICE = frozenset(("read", "wait"))
-CONSUMING = ("poll", "commit", "commit_to", "goodbye", "queue_lease", "queue_wait")
+CONSUMING = ("poll", "commit", "commit_to", "goodbye")
 READING = ("read", "plan")
 
 
@@ -148,7 +148,6 @@ class ShardService:
             now_us=now_us,
         )
         self.consumption, self.written = self.consumers.consumption, self.consumers.written
-        self.groups = GroupDesk(self.consumers, reactor, self.appends, now_us)
         self.staging = Staging(
             reactor,
             self.appends,
@@ -157,15 +156,26 @@ class ShardService:
             part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
         self.notes = Notes(reactor, self.appends, self.slices, now_us)
+        self.queues, self.groups, self._beyond = self._make_queues()
         self.topics.on_deleted = self.staging.topic_deleted
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
-        self._beyond: dict[str, Callable[[Args], Awaitable[Any]]] = {}
 
-    @property
-    def queues(self) -> Queues:
-        """Those of its slices."""
-        return self.groups.queues
+    def _make_queues(
+        self,
+    ) -> tuple[Queues, GroupDesk, dict[str, Callable[[Args], Awaitable[Any]]]]:
+        queues = Queues(
+            self.reactor,
+            reads=self.reads,
+            appends=self.appends,
+            waiters=self.waiters,
+            consumption=self.consumption,
+            first_slice=self.first_slice,
+            now_us=self.now_us,
+        )
+        groups = GroupDesk(self.consumption, queues, self.reads, self.first_slice)
+        leased = QueueDesk(queues, self.reads, lambda: self.gate.serves_consumers())
+        return queues, groups, leased.operations()
 
     @property
     def voices(self) -> Voices:
@@ -182,10 +192,11 @@ class ShardService:
         """The operations, by the names that frames carry."""
         return {
             **self._copies(),
-            **self.groups.operations(),
+            **self.consumers.operations(),
             **self.target.operations(),
             **self.access.operations(),
             **self.notes.operations(),
+            **self.groups.operations(),
             **producers.operations(self.reactor, self.first_slice, lambda: self.leading),
             "ping": self._ping,
             "standing": self._standing,

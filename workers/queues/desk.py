@@ -31,24 +31,29 @@ SCANS_MAX = 16
 """For one lease; who asks again goes on from there."""
 
 
-QUEUE_OPERATIONS = (
-    *("queue_set", "queue_lease", "queue_wait"),
-    *("queue_ack", "queue_nack", "queue_extend", "queue_release"),
-)
-
-
 class QueueDesk:
     """The operations, by the names that frames carry."""
 
-    def __init__(self, queues: Queues, reads: Reads) -> None:
-        self._queues, self._reads = queues, reads
+    def __init__(self, queues: Queues, reads: Reads, serves: Callable[[], bool]) -> None:
+        """serves: whether this leader has lately heard of a follower."""
+        self._queues, self._reads, self._serves = queues, reads, serves
         self._turns: dict[tuple[str, str], int] = {}
 
     def operations(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
         """By name."""
-        each = (self._set, self._lease, self._wait)
-        more = (self._ack, self._nack, self._extend, self._release)
-        return dict(zip(QUEUE_OPERATIONS, (*each, *more), strict=True))
+        return {
+            "queue_set": self._set,
+            "queue_lease": self._lease,
+            "queue_wait": self._wait,
+            "queue_ack": self._ack,
+            "queue_nack": self._nack,
+            "queue_extend": self._extend,
+            "queue_release": self._release,
+        }
+
+    def _check_serves(self) -> None:
+        if not self._serves():
+            raise NotReadyError("The shard's leader has not heard of its followers for a while.")
 
     async def _set(self, args: Args) -> None:
         """{"group", "topics", "settings", "start", "user"?, "most"?}; settings by topic."""
@@ -64,6 +69,7 @@ class QueueDesk:
         """{"group", "topic", "most", "budget", "leaseMs"?}: runs, and the chunks that have them."""
         group, topic = args["group"], args["topic"]
         slots = [slot for slot in self._queues.of(group, topic) if not slot.lost]
+        self._check_serves()
         if not slots:
             raise NotReadyError("What was written last is not known: ask again.")
         turn = self._turns[group, topic] = (self._turns.get((group, topic), -1) + 1) % len(slots)
@@ -191,6 +197,7 @@ class QueueDesk:
     async def _wait(self, args: Args) -> bool:
         """Until there may be something to hand out; False: not in time."""
         slots = self._queues.of(args["group"], args["topic"])
+        self._check_serves()
         timeout = min(args["timeout"], POLL_WAIT_MS_MAX / 1000)
         end = self._queues.end
         return await self._queues.waiters.wait(

@@ -116,14 +116,14 @@ class Groups:
     def request(self, op: str, args: Mapping[str, Any], now: float) -> Reply:
         """Apply one request of a worker and return its result, or raise a BarcoError.
 
-        op is "register" (consumerId, group, topics, start, sessionMs), "touch" (consumerIds),
-        "goodbye" (consumerId) or "view" (since). A changed `version` means that workers need a new
-        view.
+        op is "register" (consumerId, group, topics, start, sessionMs), "touch" (consumerIds, and
+        agesMs: how long ago each was heard of), "goodbye" (consumerId) or "view" (since). A changed
+        `version` means that workers need a new view.
         """
         if op == "register":
             return self._register_request(args, now)
         if op == "touch":
-            self.touch(_strings(args, "consumerIds"), now)
+            self.touch(_strings(args, "consumerIds"), now, args.get("agesMs", ()))
             return {"version": self._version}
         if op == "goodbye":
             known = self.goodbye(_string(args, "consumerId"))
@@ -205,12 +205,12 @@ class Groups:
         """A consumer as registered."""
         return self._members.get(consumer_id)
 
-    def touch(self, consumer_ids: Sequence[str], now: float) -> None:
-        """These consumers have been heard of; unknown ones are passed over."""
-        for consumer_id in consumer_ids:
-            member = self._members.get(consumer_id)
+    def touch(self, consumer_ids: Sequence[str], now: float, ages_ms: Sequence[int] = ()) -> None:
+        """These consumers have been heard of, so long ago; unknown ones are passed over."""
+        for consumer_id, age_ms in itertools.zip_longest(consumer_ids, ages_ms, fillvalue=0):
+            member = self._members.get(str(consumer_id))
             if member is not None:
-                member.last_heard = max(member.last_heard, now)
+                member.last_heard = max(member.last_heard, now - int(age_ms) / 1000)
 
     def goodbye(self, consumer_id: str) -> bool:
         """Remove a member at once; its slices go to the others. False if it was none."""

@@ -7,14 +7,17 @@ no promise: a slice is given out by its leader alone, and what is committed is f
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from barco import limits
-from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo, Fact, following
+from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo, Fact
 from barco.cluster.groups.groups import Groups, Member, Reply, View
+from barco.cluster.groups.signs import age_of, told_after
 
 CONSUMERS_KEPT_MAX = 2 * limits.CONSUMERS_MAX
 """Admitted at several brokers at once there may be more than one of them would admit."""
@@ -75,6 +78,10 @@ class Registrations:
         self._unix_seconds = unix_seconds
         self._known: dict[str, ConsumerInfo] = {}
         self._told: dict[str, float] = {}
+        self._untold: set[str] = set()
+        """Heard of since they were told of."""
+        self._due: list[tuple[float, str]] = []
+        """When they are told of; each once, as long as it stands in `_untold`."""
         self._out: list[Fact] = []
 
     @property
@@ -139,14 +146,32 @@ class Registrations:
         self._publish(info)
 
     def _touched(self, consumer_id: str, now: float) -> None:
+        """Tell of it now, or when it may be told of again: the last sign counts, not the first."""
         info = self._known.get(consumer_id)
-        if info is None or info.removed_at:
+        if info is None or info.removed_at or consumer_id in self._untold:
             return
-        often = info.session_ms / 1000 / limits.CONSUMER_TELLS_PEERS
-        pause = min(limits.CONSUMER_TOUCH_SECONDS, often)
-        if now - self._told.get(consumer_id, -1e9) >= pause:
-            self._told[consumer_id] = now
-            self._publish(replace(info, heard=following(info.heard)))
+        due = self._told.get(consumer_id, -math.inf) + _pause(info)
+        if due <= now:
+            self._tell(info, now)
+        else:
+            self._untold.add(consumer_id)
+            heapq.heappush(self._due, (due, consumer_id))
+
+    def _tell(self, info: ConsumerInfo, now: float) -> None:
+        member = self._groups.member(info.consumer_id)
+        assert member is not None, "who is heard of is there"
+        self._told[info.consumer_id] = now
+        age = max(0.0, now - member.last_heard)
+        self._publish(replace(info, heard=told_after(info.heard, age)))
+
+    def _tell_due(self, now: float) -> None:
+        """Of whom was heard since it was told of last."""
+        while self._due and self._due[0][0] <= now:
+            _, consumer_id = heapq.heappop(self._due)
+            info = self._known.get(consumer_id)
+            if consumer_id in self._untold and info is not None and not info.removed_at:
+                self._tell(info, now)
+            self._untold.discard(consumer_id)
 
     def _left(self, consumer_id: str) -> None:
         # A goodbye is later than whatever was heard of the consumer anywhere.
@@ -235,12 +260,19 @@ class Registrations:
         self._known[info.consumer_id] = info
         self._counter = max(self._counter, info.counter)
         if info.removed_at:
+            same = before is not None and before.session == info.session
+            if same and info.consumer_id in self._untold:
+                # Silent for too long at another broker; here it was heard of meanwhile.
+                self._tell(replace(info, removed_at=0), now)
+                return
             self._told.pop(info.consumer_id, None)
             self._groups.goodbye(info.consumer_id)
             self._check()
             return
         if before is not None and before.session == info.session and not before.removed_at:
             self._told[info.consumer_id] = now
+        # Not longer ago than it is told of: who says more has another idea of the number.
+        age = min(age_of(info.heard), _pause(info) + limits.CONSUMER_LAG_SECONDS)
         self._groups.adopt(
             Member(
                 info.consumer_id,
@@ -248,7 +280,7 @@ class Registrations:
                 info.topics,
                 info.start,
                 info.session,
-                now,
+                now - age,
                 info.session_ms,
                 self._charged[info.consumer_id],
             )
@@ -261,8 +293,10 @@ class Registrations:
     # --- Time -----------------------------------------------------------------------------------
 
     def tick(self, now: float) -> bool:
-        """Expire what has been silent."""
-        silent = self._groups.silent(now)
+        """Tell of who was heard of, and expire what has been silent."""
+        self._tell_due(now)
+        ends = self._groups.deadline()
+        silent = self._groups.silent(now) if ends is not None and ends <= now else []
         for consumer_id in silent:
             # The same registration, ended: another broker that has heard of it revives it.
             self._publish(replace(self._known[consumer_id], removed_at=self._second()))
@@ -271,4 +305,11 @@ class Registrations:
 
     def deadline(self) -> float | None:
         """When `tick` has something to do about members; the departed have time."""
-        return self._groups.deadline()
+        times = [each for each in (self._groups.deadline(),) if each is not None]
+        return min(times + [due for due, _ in self._due[:1]], default=None)
+
+
+def _pause(info: ConsumerInfo) -> float:
+    """Between two times that the other brokers are told of a consumer."""
+    often = info.session_ms / 1000 / limits.CONSUMER_TELLS_PEERS
+    return min(limits.CONSUMER_TOUCH_SECONDS, often)

@@ -9,7 +9,7 @@ import pytest
 
 import barco
 from barco.client.base.errors import BadAnswerError, ClosedError
-from barco.errors import RequestError
+from barco.errors import NotFoundError, RequestError
 
 
 @pytest.fixture
@@ -239,3 +239,55 @@ def test_administration(filled):
         assert admin.topics() == [{"topic": "t"}]
         assert len(admin.slices("t")) == 8
         assert "ranges" in admin.topology()
+
+
+@pytest.mark.parametrize("kind", [barco.AsyncConsumer, barco.Consumer])
+def test_events_that_are_taken_are_signs_of_life(filled, kind):
+    """A batch may take longer than a program may be busy, and lost its slices half-way."""
+
+    async def two_of(consumer):
+        async with consumer:
+            taken = aiter(consumer)
+            await anext(taken)
+            consumer._beats._called = 0.0
+            await anext(taken)
+            assert consumer._beats._called > 0
+
+    given = {"group": "g", "endpoint": filled.endpoint}
+    if kind is barco.AsyncConsumer:
+        asyncio.run(two_of(kind("t", **given)))
+        return
+    with kind("t", **given) as consumer:
+        taken = iter(consumer)
+        next(taken)
+        consumer._consumer._beats._called = 0.0
+        next(taken)
+        assert consumer._consumer._beats._called > 0
+
+
+@pytest.mark.parametrize("old", [1, 2])
+def test_a_broker_that_is_too_old_for_heartbeats_is_passed_over(old):
+    """As in a ring that is being upgraded: others of it know them."""
+    beats = []
+
+    class Member:
+        def __init__(self, too_old):
+            self.too_old = too_old
+
+        async def heartbeat(self):
+            if self.too_old:
+                raise NotFoundError("There is nothing at this path.")
+            beats.append(self)
+
+    async def main():
+        consumer = barco.AsyncConsumer("t")
+        consumer._members = [Member(number < old) for number in range(2)]
+        for _ in range(20):
+            await consumer._beat()
+
+    if old == 2:
+        with pytest.raises(NotFoundError):
+            asyncio.run(main())
+    else:
+        asyncio.run(main())
+        assert len(beats) == 20

@@ -107,3 +107,35 @@ def test_who_waits_is_heard_of_often_enough_for_its_session() -> None:
         assert len(supervisor.heard) == len(told), "nobody waits any more"
 
     asyncio.run(check())
+
+
+def test_the_last_sign_is_told_and_how_old_it_is() -> None:
+    """Of a sign within a pause as well: a session is counted from it, not from the first."""
+
+    async def check() -> None:
+        supervisor, groups = Aged(), Groups(SLICES)
+        kept = GroupView(supervisor, RING)
+        groups.register("c", group="g", topics=["t"], start=START_LATEST, now=0, session_ms=5_000)
+        kept.apply(groups.view())
+        last = 0.0
+        for _ in range(14):  # 1.4 s: told of twice, and then of the rest.
+            last = asyncio.get_running_loop().time()
+            kept.heard_of("c")
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(2.0)
+        assert 2 <= len(supervisor.signs) <= 4
+        assert abs(supervisor.signs[-1] - last) < 0.05
+
+    asyncio.run(check())
+
+
+class Aged:
+    """A supervisor that knows when each sign was."""
+
+    def __init__(self) -> None:
+        self.signs: list[float] = []
+
+    async def request(self, op: str, args: Any) -> dict[str, Any]:
+        now = asyncio.get_running_loop().time()
+        self.signs += [now - age / 1000 for age in args["agesMs"]]
+        return {}

@@ -226,3 +226,15 @@ async def test_a_position_never_takes_the_place_of_a_queue() -> None:
     broker.start(0)
     broker.produce("t", 0, b"1")
     assert len(await lease(broker)) == 1, "the log has the queue's value"
+
+
+@run
+async def test_lag() -> None:
+    broker = await made()
+    broker.produce("t", 3, b"1", b"2", b"3")
+    service = broker.services[0]
+    assert service is not None
+    first, *_ = await lease(broker)
+    assert (await tell(broker, "ack", first["id"])).status == 204
+    most = await service.operation("lags", {"most": 1})
+    assert most == [[2, "q", "t", 3]]

@@ -7,72 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sites import LIAR, SESSION_S, SLICES, Site, same, spread
 
 from barco import limits
-from barco.cluster.gossip.dissemination import Store
 from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo, Fact
 from barco.cluster.groups import registrations
-from barco.cluster.groups.registrations import COUNTER_AHEAD_MAX, PAST_SECONDS, Registrations
+from barco.cluster.groups.registrations import COUNTER_AHEAD_MAX, PAST_SECONDS
+from barco.cluster.groups.signs import age_of
 from barco.errors import AlreadyRegisteredError, ProtocolError
-
-SESSION_S = limits.CONSUMER_SESSION_MS_DEFAULT / 1000
-LIAR = 2
-SLICES = [(token, index) for token in (-100, 0, 100) for index in range(2)]
-
-
-class Site:
-    """One broker's registrations with the store that its gossip would keep."""
-
-    def __init__(self, ordinal: int) -> None:
-        self.unix, self.ordinal = 1_000.0, ordinal
-        self.store = Store()
-        self.registrations = Registrations(
-            SLICES, ordinal=ordinal, ring=3, counter=10, unix_seconds=lambda: self.unix
-        )
-
-    def request(self, op: str, now: float = 0.0, **args: Any) -> dict[str, Any]:
-        reply = self.registrations.request(op, args, now)
-        self.collect()
-        return reply
-
-    def register(self, name: str, group: str = "g", now: float = 0.0) -> dict[str, Any]:
-        return self.request(
-            "register",
-            now,
-            consumerId=name,
-            group=group,
-            topics=["t"],
-            start="startFromLatest",
-        )
-
-    def collect(self) -> None:
-        for fact in self.registrations.outgoing():
-            self.store.merge(fact)
-
-    def hear(self, facts: list[Fact], now: float = 0.0, teller: int = LIAR) -> None:
-        for fact in facts:
-            if self.registrations.accept(fact, teller) and self.store.merge(fact):
-                self.registrations.apply(fact, now)
-
-    def facts(self) -> list[Fact]:
-        return list(self.store.all(CONSUMER))
-
-    def groups(self) -> dict[str, Any]:
-        groups: dict[str, Any] = self.registrations.view()["groups"]
-        return groups
-
-
-def spread(sites: list[Site], now: float = 0.0, seed: int = 0) -> None:
-    """Everybody hears everything, in some order of its own."""
-    shuffle = random.Random(seed).sample
-    for _ in range(2):
-        facts = [fact for site in sites for fact in site.facts()]
-        for site in sites:
-            site.hear(shuffle(facts, len(facts)), now)
-
-
-def same(sites: list[Site]) -> bool:
-    return all(site.groups() == sites[0].groups() for site in sites)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -141,6 +83,7 @@ def test_news_of_a_consumer_is_told_now_and_then_only() -> None:
     told = 0
     for second in range(60):
         site.registrations.request("touch", {"consumerIds": ["c"]}, float(second))
+        site.registrations.tick(float(second))
         told += len(site.registrations.outgoing())
     assert told == 5  # Of a session of 30 s.
 
@@ -469,7 +412,7 @@ def test_a_consumer_is_heard_of_after_the_last_number() -> None:
             site.hear([lie])
     sites[0].request("touch", 1_000.0, consumerIds=["c"])
     (said,) = sites[0].facts()
-    assert ConsumerInfo.of(said).heard == 0
+    assert age_of(ConsumerInfo.of(said).heard) == 0
     sites[1].hear([said], 1_000.0)
     assert sites[1].facts() == [said]
 

@@ -1,0 +1,6 @@
+"""The brokers of these tests, made importable."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
