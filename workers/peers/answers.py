@@ -47,6 +47,7 @@ ENDS_HERE = frozenset(
         "stats",
         "access",
         "access_asked",
+        "written",
     )
 )
 """No other process is asked for them. They have room of their own: the others may wait for one of
