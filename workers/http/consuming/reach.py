@@ -52,12 +52,11 @@ class Reach:
     def asked(self, member: Member) -> list[int]:
         """Who leads slices of the consumer; and once all others who may hold some for it that it is
         to part with."""
-        owners = self.leaders(member.numbers)
-        parting = self.leaders(self._context.numbers) if self._is_new(member) else []
-        return owners + [each for each in parting if each not in member.told and each not in owners]
-
-    def _is_new(self, member: Member) -> bool:
-        return not member.told.issuperset(self.leaders(self._context.numbers))
+        context, owners = self._context, self.leaders(member.numbers)
+        leading = {context.leaders.peer(held.token) for held in context.ranges.all} - {None}
+        parting = leading if self.everywhere else leading.intersection(context.processes)
+        more = parting.difference(member.told, owners)
+        return owners + sorted(worker for worker in more if worker is not None)
 
     def headless(self, member: Member) -> set[int]:
         """Slices of the consumer that nobody leads now."""
