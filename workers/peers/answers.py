@@ -18,6 +18,8 @@ LARGE: dict[str, int] = {
     "topics": 8 * MiB,
     "positions": 2 * MiB,
     "plan": 2 * MiB,
+    "commit_to": 2 * MiB,
+    "lags": 512 * KiB,
     "state": 8 * MiB,
     "access": limits.ACCESS_BYTES_MAX,
 }
