@@ -98,6 +98,7 @@ class Enrolment:
             ("waitMs", str(int(wait_s * 1000))),
             ("maxBytes", str(self._options.poll_bytes)),
             ("delivery", self._delivery),
+            ("scope", "broker"),  # The others are asked as well.
         ]
         request = _request("POST", "poll", query, ("Accept", CHUNKS_TYPE))
         answer = await self._ask(request, wait_s + ANSWER_GRACE_S)

@@ -142,7 +142,9 @@ def test_positions_are_committed_at_any_broker_and_kept_through_a_crash(
         producer.send_many("t", values, values).result(60)
     assert ask(cluster, 0, "register", "&group=g&topic=t&onNewGroup=startFromEarliest")[0] == 200
     until(lambda: members(cluster, 1) == members(cluster, 2) == ["ann"])
-    given = [part for at in range(3) for part in ask(cluster, at, "poll", "&waitMs=9000")[1]]
+    given = [
+        part for at in range(3) for part in ask(cluster, at, "poll", "&waitMs=9000&scope=broker")[1]
+    ]
     assert sum(len(part["values"]) for part in given) == 120
     assert len({part["token"] for part in given}) == 3, "each broker has given what it leads"
     middle = [

@@ -6,10 +6,12 @@ again to the next holder; but what is with a living holder is not given to anoth
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from barco.errors import BarcoError, NotReadyError
+from barco.model.ranges import process_of
 from barco.workers.groups.cursor import GroupCursor, Key
 from barco.workers.groups.offsets import Name, Offsets
 from barco.workers.groups.owned import user_of
@@ -19,6 +21,9 @@ from barco.workers.seams import ReactorLike
 from barco.workers.shard.appends import Appends, all_stable
 from barco.workers.shard.reads import Extent, Reads, Slot
 from barco.workers.shard.waiting import Waiters
+
+DIRECT_SECONDS = 10.0
+"""A consumer that has asked this broker itself so lately gets nothing of it through others."""
 
 log = logging.getLogger("barco.consumption")
 
@@ -51,6 +56,8 @@ class Consumption(Offsets):
         self.ask_written: Callable[[int, Key], Awaitable[str | None]] = _nobody
         """What a sibling has written to a consumer last; set by who can ask the siblings."""
         self._held: dict[Key, set[Name]] = {}
+        self._direct: dict[Key, float] = {}
+        """Who asks this broker itself, and when it did last; ahead while it waits."""
         self._fenced: dict[Key, set[Slot]] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
         self._turns: dict[Key, int] = {}
@@ -62,7 +69,7 @@ class Consumption(Offsets):
     def close(self) -> None:
         """Another worker leads now: it has the group offsets, and hands out what follows."""
         super().close()
-        for table in (self._held, self._fenced, self._turns, self._latest):
+        for table in (self._held, self._fenced, self._turns, self._latest, self._direct):
             table.clear()
         self._unread.clear()
 
@@ -71,6 +78,10 @@ class Consumption(Offsets):
     async def poll(self, request: PollRequest) -> PollResult:
         """Commit what the consumer got before, and hand out what follows."""
         member, result = request.member, PollResult()
+        if request.far and self._is_direct(member):
+            return result
+        if not request.far:
+            self._direct[member.key] = time.monotonic()
         if request.first:
             self._latest[member.key] = request.delivery
         elif self._latest.get(member.key, request.delivery) != request.delivery:
@@ -223,7 +234,8 @@ class Consumption(Offsets):
 
         What was handed out is not what was received: the worker that asked for it may have stood
         still until it gave up the answer, or its client had gone. So it counts only if the client
-        names it or, where it names nothing, if that worker says that it has written it.
+        names it or, where it names nothing, if that worker says that it has written it. A client
+        may ask several brokers at once: that it asks one says nothing of what another gave it.
         """
         held = [self._cursors[name] for name in self._held.get(key, ())]
         got: dict[str, bool | None] = {}
@@ -231,7 +243,7 @@ class Consumption(Offsets):
             last = said.received
             if last is None and asker == said.asker:
                 last = said.written
-            elif last is None:
+            elif last is None and asker >= 0 and process_of(asker)[0] == process_of(said.asker)[0]:
                 last = await self.ask_written(asker, key)
             got[delivery] = None if last is None else holds(last, delivery, self.peer)
         return got
@@ -252,13 +264,36 @@ class Consumption(Offsets):
 
     # --- What a poll may be followed by -----------------------------------------------------------
 
-    async def wait(self, member: Member, timeout: float) -> bool:
+    async def wait(self, member: Member, timeout: float, *, far: bool = False) -> bool:
         """Until there is something to deliver to this consumer, or its slices change."""
 
         def ready() -> bool:
-            return self._membership.get(member.consumer_id) is not member or self._has_more(member)
+            if self._membership.get(member.consumer_id) is not member:
+                return True
+            return self._has_more(member) and not (far and self._is_direct(member))
 
-        return await self._waiters.wait(ready, timeout)
+        if not far:
+            self._direct[member.key] = time.monotonic() + timeout
+        try:
+            return await self._waiters.wait(ready, timeout)
+        finally:
+            if not far and member.key in self._direct:
+                self._direct[member.key] = time.monotonic()
+
+    def _is_direct(self, member: Member) -> bool:
+        """Whether the consumer asks this broker itself: then it gets nothing through others, whose
+        polls it makes besides. Not any more if it has not for a while; while something is with it
+        for as long as it may be silent."""
+        last = self._direct.get(member.key)
+        if last is None:
+            return False
+        held = map(self._cursors.__getitem__, self._held.get(member.key, ()))
+        with_it = any(c.position > c.asked and self._is_near(c.asker) for c in held)
+        pause = member.session_ms / 1000 if with_it else DIRECT_SECONDS
+        return time.monotonic() < last + pause
+
+    def _is_near(self, worker: int) -> bool:
+        return process_of(worker)[0] == process_of(self.peer)[0] if worker >= 0 else False
 
     def _has_more(self, member: Member) -> bool:
         for topic, index in member.slots(self.slices, self._first_slice):
@@ -276,17 +311,20 @@ class Consumption(Offsets):
                 return True
         return False
 
-    async def commit(self, key: Key, said: Said) -> list[Slot]:
+    async def commit(self, key: Key, said: Said, *, far: bool = False) -> list[Slot]:
         """Commit all that this consumer was given, and wait until that is stable.
 
         What was in another answer than the last that it says it received is left out. Returns the
         slices of which nothing was committed: they went to another consumer before or, if the
-        client does not name what it received, nobody can say that it has.
+        client does not name what it received, nobody can say that it has. far: of what the broker
+        carried that has sent this on; what the consumer was given here is not meant.
         """
         waiting, lost = [], []
         got = await self._got(key, said)
         for name in sorted(self._held.get(key, ())):
             cursor = self._cursors[name]
+            if far and self._is_near(cursor.asker):
+                continue
             if cursor.position > cursor.asked:
                 if got.get(cursor.delivery):
                     self._commit(cursor, cursor.position)
@@ -297,7 +335,7 @@ class Consumption(Offsets):
         self._part(key)
         self._waiters.look()
         await all_stable(waiting)
-        return sorted(self._fenced.pop(key, set()).union(lost))
+        return sorted(lost if far else self._fenced.pop(key, set()).union(lost))
 
     async def commit_to(self, key: Key, group: str, ends: Mapping[Slot, int]) -> list[Slot]:
         """Commit these offsets, each the next one to read, and wait until that is stable.
@@ -350,7 +388,7 @@ class Consumption(Offsets):
             for name in list(self._held.get(key, ())):
                 self._release(self._cursors[name])
             known: tuple[dict[Key, Any], ...] = (self._fenced, self._turns, self._latest)
-            for by_key in known:
+            for by_key in (*known, self._direct):
                 by_key.pop(key, None)
             if key in self._locks and self._locks[key].locked():
                 self._ended.add(key)

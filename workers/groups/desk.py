@@ -58,7 +58,6 @@ class ConsumerDesk:
             "wait": self._wait,
             "commit": self._commit,
             "commit_to": self._commit_to,
-            "behind": self._behind,
             "goodbye": self._goodbye,
             "revoke": self._revoke,
             "written": self._written,
@@ -80,6 +79,7 @@ class ConsumerDesk:
             delivery=args["delivery"],
             said=Said(*args["said"]),
             first=args["first"],
+            far=args.get("far", False),
         )
         result = await self.consumption.poll(request)
         return {
@@ -92,15 +92,17 @@ class ConsumerDesk:
         """Until the consumer has something to get, or (with topic) the stable end passes offset."""
         timeout = min(args["timeout"], limits.POLL_WAIT_MS_MAX / 1000)
         if (topic := args.get("topic")) is None:
-            return await self.consumption.wait(await self._member(args), timeout)
+            member, far = await self._member(args), args.get("far", False)
+            return await self.consumption.wait(member, timeout, far=far)
         index, offset = args["slice"], args["offset"]
         return await self.waiters.wait(lambda: self.reads.bounds(topic, index)[1] > offset, timeout)
 
     async def _commit(self, args: Args) -> list[list[Any]]:
         key = (args["consumer"], args["session"])
-        fenced = await self.consumption.commit(key, Said(*args["said"]))
+        far = args.get("far", False)
+        fenced = await self.consumption.commit(key, Said(*args["said"]), far=far)
         lost = [[topic, self.first_slice + index] for topic, index in fenced]
-        return lost + await self._behind(args)
+        return lost + self._behind(args)
 
     async def _commit_to(self, args: Args) -> list[list[Any]]:
         """Of positions [topic, number of the slice, offset] those that are not taken; all others
@@ -113,7 +115,7 @@ class ConsumerDesk:
         lost = await self.consumption.commit_to(key, args["group"], ends)
         return [[topic, first + index] for topic, index in lost]
 
-    async def _behind(self, args: Args) -> list[list[Any]]:
+    def _behind(self, args: Args) -> list[list[Any]]:
         """Of these ends of what a consumer received, those that the group has not committed: the
         worker that gave it, and kept account of it, may have died or been deposed since."""
         group, committed = args["group"], self.consumption.committed

@@ -84,6 +84,8 @@ class PollRequest:
     """What stands around an event, in bytes, when it is rendered."""
     first: bool = True
     """Not a later look for the same poll."""
+    far: bool = False
+    """It came to another broker, which has sent it on."""
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from barco.errors import RequestError
 from barco.model.access import ADMIN, CLUSTER, CONSUME, EVERY, METRICS, PRODUCE, USERS
 from barco.workers.http.base.messages import Request, check_topic
 from barco.workers.http.base.needs import Need, Object
-from barco.workers.http.handlers.consume import registration
+from barco.workers.http.consuming.registration import registration
 
 
 def _topic(request: Request) -> Iterable[Object]:

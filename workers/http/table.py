@@ -293,6 +293,11 @@ ROUTES = (
             MAX_BYTES,
             WAIT,
             _DELIVERY,
+            Parameter(
+                "scope",
+                "broker: only what this broker leads, for a client that asks each of them.",
+                values=("broker",),
+            ),
         ),
         answers={
             200: "Events.",
@@ -308,6 +313,12 @@ ROUTES = (
             Told(
                 "Barco-Unavailable-Slices",
                 "Indexes of slices of the consumer whose owner did not answer, by commas.",
+                (200, 204),
+            ),
+            Told(
+                "Barco-Owners",
+                "Of the consumer's slices that other brokers lead: endpoint=first-last of each "
+                "range, by commas. Asked there, with scope=broker, they are a hop nearer.",
                 (200, 204),
             ),
             Told("Retry-After", RETRY_AFTER, (204, 503)),

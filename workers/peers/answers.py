@@ -18,6 +18,8 @@ LARGE: dict[str, int] = {
     "topics": 8 * MiB,
     "positions": 2 * MiB,
     "plan": 2 * MiB,
+    "commit_to": 2 * MiB,
+    "lags": 512 * KiB,
     "state": 8 * MiB,
     "access": limits.ACCESS_BYTES_MAX,
 }
@@ -52,6 +54,7 @@ ENDS_HERE = frozenset(
         "stats",
         "access",
         "access_asked",
+        "written",
     )
 )
 """No other process is asked for them. They have room of their own: the others may wait for one of

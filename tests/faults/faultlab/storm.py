@@ -99,6 +99,8 @@ class Plain(Actor):
         self._delivery: dict[int, str] = {}
         self._ends: dict[int, dict[int, int]] = {}
         self._names = self.random.random() < 0.25
+        self._scope = self.random.choice(("", "&scope=broker"))
+        """With none a broker also asks the others, which the consumer asks besides."""
 
     def turn(self) -> None:
         """One life."""
@@ -159,7 +161,7 @@ class Plain(Actor):
     def _poll(self, at: int, node: Node) -> bool:
         """False when this life is over: it died in the middle."""
         wait_s = self.random.choice((0.0, 0.1, 0.3))
-        target = f"/v1/consumer/poll?consumerId={self._id}&waitMs={int(wait_s * 1000)}"
+        target = f"/v1/consumer/poll?consumerId={self._id}&waitMs={int(wait_s * 1000)}{self._scope}"
         if self._names:
             target += f"&delivery={self._delivery.get(at, '')}"
         asked = time.monotonic()

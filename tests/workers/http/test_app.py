@@ -165,9 +165,11 @@ async def test_openapi_tells_all_of_produce_and_poll() -> None:
 
     poll = paths["/v1/consumer/poll"]["post"]
     given = {(p["in"], p["name"]) for p in poll["parameters"]}
-    assert given == {("query", n) for n in ("consumerId", "waitMs", "maxBytes", "delivery")}
+    names = {"consumerId", "waitMs", "maxBytes", "delivery", "scope"}
+    assert given == {("query", name) for name in names}
     assert set(poll["responses"]["200"]["headers"]) == {
         "Barco-Delivery",
+        "Barco-Owners",
         "Barco-Start",
         "Barco-Unavailable-Slices",
     }

@@ -87,6 +87,16 @@ class Context:
             raise NoLeaderError("Nobody leads this slice at the moment.")
         return worker
 
+    def owners(self, numbers: Iterable[int]) -> list[int]:
+        """The workers that lead any of these slices, wherever they are."""
+        found = {self.leaders.peer(token) for token in set(map(self.range_of, numbers))}
+        return sorted(worker for worker in found if worker is not None)
+
+    def led_by(self, worker: int) -> set[int]:
+        """The numbers of the slices that a worker leads."""
+        led = [h.token for h in self.ranges.all if self.leaders.peer(h.token) == worker]
+        return {number for token in led for number in self.ranges.numbers_of(token)}
+
     def owners_here(self, numbers: Iterable[int]) -> list[int]:
         """The workers of this broker that lead any of these slices."""
         found = {self.leaders.peer(token) for token in set(map(self.range_of, numbers))}

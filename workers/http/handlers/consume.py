@@ -2,10 +2,11 @@
 
 import asyncio
 import functools
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from barco import limits
@@ -14,7 +15,6 @@ from barco.errors import (
     ConflictError,
     NotReadyError,
     OutcomeUnknownError,
-    RequestError,
     TopicNotFoundError,
 )
 from barco.model.access import CONSUME
@@ -23,25 +23,21 @@ from barco.workers.groups.cursor import Key
 from barco.workers.groups.polls import name_of
 from barco.workers.groups.views import Member
 from barco.workers.http.base.context import Context
-from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import (
-    JSON,
     RETRY_AFTER_S,
     Request,
     Response,
     check_topic,
     choose,
-    media_type,
     text_response,
 )
 from barco.workers.http.base.needs import allow
 from barco.workers.http.base.render import CHUNKS, CONSUME_FORMATS, frame_bytes, render, skips
 from barco.workers.http.base.waiting import LeaderWait
 from barco.workers.http.consuming.positions import PositionCommits
+from barco.workers.http.consuming.reach import Reach
+from barco.workers.http.consuming.registration import registration
 from barco.workers.shard.reads import Extent, extent_from_list
-
-START_LATEST = "startFromLatest"
-START_EARLIEST = "startFromEarliest"
 
 DELIVERY = "Barco-Delivery"
 UNAVAILABLE = "Barco-Unavailable-Slices"
@@ -128,7 +124,8 @@ class Consume:
         asked. A shard without a leader notes it when the consumer first polls there.
         """
         asked: set[int] = set()
-        for _ in range(self._context.ranges.seats):
+        wait = LeaderWait()
+        while True:
             leading = self._leading()
             workers = sorted(worker for worker in leading - asked if worker is not None)
             answers = await self._context.siblings.broadcast(
@@ -138,11 +135,15 @@ class Consume:
             if refused := next((e for e in failures.values() if e.status < 500), None):
                 raise refused
             asked |= answers.keys() - failures.keys()
-            leading = self._leading()
-            if not failures or leading & failures.keys():
-                break
-        if failures:
-            raise NotReadyError("Not every worker could note the group: register again.")
+            if not failures:
+                return
+            leading = self._leading() - {None}
+            if leading & failures.keys() & set(self._context.processes):
+                raise NotReadyError("Not every worker could note the group: register again.")
+            if leading <= asked | failures.keys() and not await wait.again():
+                # Another broker is down: who leads there next notes it when the consumer polls.
+                _log.warning("a new group was not noted by workers %s", sorted(failures))
+                return
 
     async def _member(self, request: Request) -> Member:
         """The consumer that asks. It is one of the user's own, who may still do what it does."""
@@ -160,13 +161,17 @@ class Consume:
     # --- Polling --------------------------------------------------------------------------------
 
     async def poll(self, request: Request) -> Response:
-        """Commit what the last poll returned; return what follows, or wait for it."""
+        """Commit what the last poll returned; return what follows, or wait for it.
+
+        What other brokers lead is asked for there, unless the client says that it asks them.
+        """
         kind = choose(request.header("accept"), CONSUME_FORMATS)
         wait_ms = request.number("waitMs", default=0, most=limits.POLL_WAIT_MS_MAX)
         budget = request.number(
             "maxBytes", default=limits.POLL_BYTES_DEFAULT, most=limits.POLL_BYTES_MAX
         )
         context = self._context
+        reach = Reach.of(request, context)
         member = await self._member(request)
         context.membership.heard_of(member.consumer_id)
         delivery = context.next_delivery()
@@ -176,35 +181,45 @@ class Consume:
             "frame": frame_bytes(kind, "topic"),
             "delivery": delivery,
             "said": self._said(request, member),
-            "seen": set(),
         }
 
         # A client that asks once and closes its side may still read the answer; one that
         # waits for events and closes its side is taken to have gone.
         with context.polling() if wait_ms else nullcontext():
-            response = await self._answer(kind, member, args, wait_ms / 1000)
+            response = await self._answer(kind, member, args, reach, wait_ms / 1000)
             if response is None:
                 # Nobody has received the last one: what was handed out is handed out anew.
-                args |= {"delivery": context.next_delivery(), "seen": set()}
+                args["delivery"] = context.next_delivery()
                 args["budget"] = max(1, budget // GROWTH_MAX)
-                response = await self._answer(kind, member, args, wait_ms / 1000, last=True)
+                reach.seen.clear()
+                response = await self._answer(kind, member, args, reach, wait_ms / 1000, last=True)
         assert response is not None
         return response
 
     async def _answer(
-        self, kind: str, member: Member, args: dict[str, Any], wait_s: float, *, last: bool = False
+        self,
+        kind: str,
+        member: Member,
+        args: dict[str, Any],
+        reach: Reach,
+        wait_s: float,
+        *,
+        last: bool = False,
     ) -> Response | None:
         """One try: what there is, or (unless it is the last) None if that is far too long."""
         context, delivery = self._context, args["delivery"]
 
         async def undo() -> None:
-            await self._revoke(member, delivery)
+            await self._revoke(member, delivery, reach)
 
         response: Response | None = None
         try:
-            found = await self._poll_until(member, args, wait_s)
+            found = await self._poll_until(member, args, reach, wait_s)
             try:
                 response = await self._response(kind, found, delivery, member, undo, last=last)
+                if response is not None:
+                    told = (*response.headers, *reach.owners(member))
+                    response = replace(response, headers=told)
             finally:
                 context.memory.give_back(found.reserved)
         finally:
@@ -213,72 +228,69 @@ class Consume:
                 await asyncio.shield(undo())
         return response
 
-    async def _poll_until(self, member: Member, args: dict[str, Any], wait_s: float) -> Pass:
+    async def _poll_until(
+        self, member: Member, args: dict[str, Any], reach: Reach, wait_s: float
+    ) -> Pass:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         woken: set[int] = set()
         while True:
-            found = await self._look(member, args, woken)
+            found = await self._look(member, args, reach, woken)
             left = deadline - loop.time()
             if found.extents or left <= 0 or found.superseded or found.lost:
                 return found  # What was lost comes with the next answer, which has another name.
             looked_at_some, woken = bool(woken), set()
             if not looked_at_some:
                 with self._context.membership.waiting(member.consumer_id):
-                    woken = await self._wait(member, left)
+                    woken = await self._wait(member, reach, left)
             if not woken and loop.time() < deadline:
                 # News that were none for this consumer, or a worker that could not be asked.
                 await asyncio.sleep(min(_PAUSE_S, left))
             member = await self._context.membership.require(member.consumer_id)
             self._context.membership.heard_of(member.consumer_id)
 
-    async def _look(self, member: Member, args: dict[str, Any], owners: set[int]) -> Pass:
+    async def _look(
+        self, member: Member, args: dict[str, Any], reach: Reach, owners: set[int]
+    ) -> Pass:
         """One pass, within what memory there is."""
         memory = self._context.memory
         granted = await memory.take(args["budget"])
         try:
-            found = await self._pass(member, {**args, "budget": granted}, owners)
+            found = await self._pass(member, {**args, "budget": granted}, reach, owners)
             if found.extents:
                 found.reserved, granted = granted, 0
             return found
         finally:
             memory.give_back(granted)
 
-    async def _pass(self, member: Member, args: Mapping[str, Any], only: set[int]) -> Pass:
+    async def _pass(
+        self, member: Member, args: Mapping[str, Any], reach: Reach, only: set[int]
+    ) -> Pass:
         """One look at all slices, or at those of `only` the workers that have something.
 
         Every owner gets its share, then one gets what is left over.
         """
-        owners = self._context.owners_here(member.numbers)
         if only:  # Nobody else needs to be woken for it.
-            owners = [owner for owner in owners if owner in only]
-        else:  # Of others some may hold for it what it is to part with.
-            parting = self._context.owners_here(self._context.numbers)
-            owners += [each for each in parting if each not in member.told and each not in owners]
-        found = Pass([], set())
+            owners = [owner for owner in reach.leaders(member.numbers) if owner in only]
+        else:
+            owners = reach.asked(member)
+        found = Pass([], reach.headless(member))
         if not owners:
             return found
         left = args["budget"]
         for _ in range(2):
             share = {**args, "budget": max(1, left // len(owners))}
-            owners = await self._collect(member, dict.fromkeys(owners, share), found)
+            owners = await self._collect(member, dict.fromkeys(owners, share), reach, found)
             left = args["budget"] - sum(extent.cost for extent in found.extents)
             if not owners or 4 * left < args["budget"]:
                 break
         return found
 
     async def _collect(
-        self, member: Member, shares: Mapping[int, Mapping[str, Any]], found: Pass
+        self, member: Member, shares: Mapping[int, Mapping[str, Any]], reach: Reach, found: Pass
     ) -> list[int]:
         """Ask these workers; returns those that have more than they gave."""
-        who = self._who(member)
-        asked = {}
-        for worker, share in shares.items():
-            seen = share["seen"]  # By whom this poll is known: to others it is another one.
-            asked[worker] = {**share, **who, "first": worker not in seen}
-            del asked[worker]["seen"]
-            seen.add(worker)
-        answers = await self._context.siblings.broadcast("poll", asked)
+        answers = await reach.poll(member, shares)
         more = []
         for worker, answer in answers.items():
             if isinstance(answer, BarcoError):
@@ -286,7 +298,7 @@ class Consume:
                     raise answer
                 if isinstance(answer, OutcomeUnknownError):
                     self._lose(worker, found)
-                found.unavailable.update(self._context.numbers_of(worker))
+                found.unavailable.update(self._numbers(worker))
                 continue
             member.told.add(worker)
             extents = [extent_from_list(given) for given in answer["extents"]]
@@ -302,8 +314,12 @@ class Consume:
         """It may have handed out events that did not arrive: none of its own are in the answer,
         whose name says so, and it gives all of them again."""
         found.lost.add(worker)
-        numbers = self._context.numbers_of(worker)
+        numbers = self._numbers(worker)
         found.extents = [extent for extent in found.extents if extent.slice not in numbers]
+
+    def _numbers(self, worker: int) -> set[int]:
+        """The slices of which it may have given something."""
+        return {*self._context.numbers_of(worker), *self._context.led_by(worker)}
 
     async def _response(
         self,
@@ -370,16 +386,17 @@ class Consume:
         newest = max(answers, key=lambda answer: float(answer[2]), default=None)
         return list(newest[1]) if newest is not None else []
 
-    async def _wait(self, member: Member, timeout: float) -> set[int]:
+    async def _wait(self, member: Member, reach: Reach, timeout: float) -> set[int]:
         """Until owners have something, or the slices of the consumer change; who told it."""
         # A consumer without slices waits here, for the change that gives it some.
-        owners = self._context.owners_here(member.numbers) or [self._context.peer]
-        args = {**self._who(member), "timeout": timeout}
-        return await self._context.siblings.first_true("wait", dict.fromkeys(owners, args), timeout)
+        owners = reach.leaders(member.numbers) or [self._context.peer]
+        timeout = reach.longest(owners, timeout)
+        args = {each: {**reach.who(each, member), "timeout": timeout} for each in owners}
+        return await self._context.siblings.first_true("wait", args, timeout)
 
-    async def _revoke(self, member: Member, delivery: str) -> None:
+    async def _revoke(self, member: Member, delivery: str, reach: Reach) -> None:
         args = {**self._who(member), "delivery": delivery}
-        await self._context.siblings.broadcast("revoke", self._context.leading_here(args), 1.0)
+        await self._context.siblings.broadcast("revoke", dict.fromkeys(reach.seen, args), 1.0)
 
     # --- Committing -----------------------------------------------------------------------------
 
@@ -404,19 +421,15 @@ class Consume:
     async def _commit(self, request: Request) -> Response:
         member = await self._member(request)
         ends = await self._received(request, member)
-        args = {**self._who(member), "said": self._said(request, member)}
-        asked = self._context.leading_here({**args, "group": member.group, "ends": ends})
-        answers = list((await self._context.siblings.broadcast("commit", asked, 10.0)).values())
-        # What has another leader since, it may have given and committed again.
-        gone: dict[int, dict[str, Any]] = {}
-        for end in ends:
-            owner = self._context.owner(end[1])
-            if owner not in asked:
-                gone.setdefault(owner, {"group": member.group, "ends": []})["ends"].append(end)
-        if gone:
-            answers += (await self._context.siblings.broadcast("behind", gone)).values()
+        args = {**self._who(member), "said": self._said(request, member), "group": member.group}
+        here = self._context.leading_here({**args, "ends": ends})
+        # Other brokers' workers have given some, or lead since: they may have given it again.
+        owners = {self._context.owner(number) for _, number, _ in ends}
+        args |= {"ends": ends, "far": True}
+        asked = here | {owner: args for owner in owners if owner not in here}
+        answers = await self._context.siblings.broadcast("commit", asked, 10.0)
         lost: set[str] = set()
-        for answer in answers:
+        for answer in answers.values():
             if isinstance(answer, BarcoError):
                 raise answer
             lost |= {f"{topic}/{number}" for topic, number in answer}
@@ -441,52 +454,20 @@ class Consume:
         member = await self._member(request)
         said = self._said(request, member)
         args = {**self._who(member), "commit": commit, "said": said}
-        answers = await self._context.siblings.broadcast(
-            "goodbye", self._context.leading_here(args), GOODBYE_SECONDS_MAX
-        )
-        for worker, answer in answers.items():
+        here = self._context.leading_here(args)
+        calls = [self._context.siblings.broadcast("goodbye", here, GOODBYE_SECONDS_MAX)]
+        if commit:
+            ends = await self._received(request, member)
+            owners = self._context.owners(number for _, number, _ in ends)
+            more = {**args, "group": member.group, "ends": ends, "far": True}
+            far = {owner: more for owner in owners if owner not in here}
+            calls.append(self._context.siblings.broadcast("commit", far, GOODBYE_SECONDS_MAX))
+        for worker, answer in itertools.chain(*(a.items() for a in await asyncio.gather(*calls))):
             if isinstance(answer, BarcoError):
                 # It leaves all the same; what was not committed goes to the others again.
                 _log.warning("worker %d did not commit at a goodbye: %s", worker, answer)
         await self._context.supervisor.request("goodbye", {"consumerId": member.consumer_id})
         return text_response("OK")
-
-
-_REGISTRATION = ("id", "group", "topics", "onNewGroup", "sessionMs")
-"""The fields of PolarStreams' body, and ours."""
-
-
-def registration(request: Request) -> dict[str, Any]:
-    """The arguments of a registration: query parameters, or PolarStreams' JSON body."""
-    if request.body and media_type(request.header("content-type") or JSON) == JSON:
-        given = request.json()
-        if not isinstance(given, dict):
-            raise RequestError("The body is to be a JSON object.")
-        check_names("field", given, _REGISTRATION)
-        consumer_id, group = given.get("id"), given.get("group", "default")
-        topics, policy = given.get("topics"), given.get("onNewGroup", 0)
-        session_ms = given.get("sessionMs", limits.CONSUMER_SESSION_MS_DEFAULT)
-        start = {0: START_LATEST, 1: START_EARLIEST}.get(policy) if policy in (0, 1) else policy
-    else:
-        consumer_id = request.value("consumerId", "consumer_id")
-        group = request.value("group") or "default"
-        topics = request.values("topic")
-        start = request.value("onNewGroup") or START_LATEST
-        # One over the most is refused, not cut down: nobody is to wait for longer than it says.
-        most = limits.CONSUMER_SESSION_MS_MAX + 1
-        default = limits.CONSUMER_SESSION_MS_DEFAULT
-        session_ms = request.number("sessionMs", default=default, most=most)
-    if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
-        raise RequestError("The topics are a list of names.")
-    if not consumer_id or not topics:
-        raise RequestError("A consumer id and at least one topic are needed.")
-    if not (isinstance(consumer_id, str) and isinstance(group, str) and isinstance(start, str)):
-        raise RequestError("The consumer id, the group and onNewGroup are strings.")
-    if start not in (START_LATEST, START_EARLIEST):
-        raise RequestError(f"onNewGroup is {START_LATEST} or {START_EARLIEST}.")
-    topics = list(dict.fromkeys(topics))
-    who = {"consumerId": request.user.own(consumer_id), "group": group, "sessionMs": session_ms}
-    return who | {"topics": topics, "start": start}
 
 
 def _add(extents: list[Extent], extent: Extent) -> None:

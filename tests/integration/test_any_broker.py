@@ -1,0 +1,172 @@
+"""Any broker will do: a consumer that asks one of three gets what all of them lead."""
+
+import json
+import os
+import secrets
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import barco
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+from cluster import LocalCluster
+
+SECONDS = 90.0
+"""Generous: it only ends what has failed."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Three brokers, on addresses that nobody else has."""
+    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
+    hosts = tuple(f"{net}.{number + 1}" for number in range(3))
+    found = LocalCluster(tmp_path, hosts=hosts, tied=True)
+    found.write()
+    try:
+        for ordinal in range(3):
+            found.start(ordinal)
+        found.wait_ready()
+        yield found
+    finally:
+        for ordinal in range(3):
+            found.kill(ordinal)
+
+
+class Curl:
+    """A consumer that asks one broker, with no library."""
+
+    def __init__(self, cluster: LocalCluster, name: str, at: int, *, named: bool = False) -> None:
+        self.cluster, self.name, self.at, self.named = cluster, name, at, named
+        self.delivery = ""
+        self.headers: dict[str, str] = {}
+        self.took = 0.0
+
+    def ask(self, what: str, query: str = "") -> tuple[int, Any]:
+        host = self.cluster.endpoints[self.at]
+        if self.named and what in ("poll", "commit", "goodbye"):
+            query += f"&delivery={self.delivery}"
+        address = f"http://{host}/v1/consumer/{what}?consumerId={self.name}{query}"
+        began = time.monotonic()
+        try:
+            request = urllib.request.Request(address, b"", method="POST")
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                text = answer.read()
+                self.headers = {key.lower(): value for key, value in answer.headers.items()}
+                self.delivery = self.headers.get("barco-delivery", self.delivery)
+                found = json.loads(text) if text[:1] == b"[" else []
+                return answer.status, found
+        except urllib.error.HTTPError as error:
+            return error.code, []
+        finally:
+            self.took = time.monotonic() - began
+
+    def register(self) -> None:
+        assert self.ask("register", "&group=g&topic=t&onNewGroup=startFromEarliest")[0] == 200
+
+    def poll(self, query: str = "&waitMs=3000") -> list[int]:
+        status, parts = self.ask("poll", query)
+        assert status in (200, 204), status
+        return [value for part in parts for value in part["values"]]
+
+    def drain(self, wanted: int) -> Counter[int]:
+        """Until so many different ones have come; how often each did."""
+        got: Counter[int] = Counter()
+        deadline = time.monotonic() + SECONDS
+        while len(got) < wanted:
+            assert time.monotonic() < deadline, f"{len(got)} of {wanted}"
+            got.update(self.poll())
+        return got
+
+
+def produce(cluster: LocalCluster, first: int, count: int = 90, without: int = -1) -> None:
+    endpoints = [each for at, each in enumerate(cluster.endpoints) if at != without]
+    values = [b"%d" % number for number in range(first, first + count)]
+    with barco.Producer(endpoints) as producer:
+        producer.send_many("t", values, values).result(60)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_one_that_asks_one_broker_gets_everything_once(cluster: LocalCluster, named: bool) -> None:
+    produce(cluster, 0)
+    consumer = Curl(cluster, "ann", 0, named=named)
+    consumer.register()
+    assert set(consumer.drain(90).values()) == {1}
+    owners = dict(part.split("=") for part in consumer.headers["barco-owners"].split(","))
+    hosts = {endpoint.partition(":")[0] for endpoint in owners}
+    own = cluster.endpoints[0].partition(":")[0]
+    assert len(hosts) == 2 and own not in hosts, "the two others"
+    produce(cluster, 90)
+    assert set(consumer.drain(90).values()) == {1}, "what came before is acknowledged everywhere"
+    assert consumer.ask("commit")[0] == 204
+    with barco.Admin(cluster.endpoints[1]) as admin:
+        assert admin.group("g")["lag"] == 0
+    assert consumer.ask("goodbye")[0] == 200
+    with barco.Consumer("t", group="g", endpoint=cluster.endpoints) as other:
+        assert other.poll(1.0) == []
+
+
+def test_a_goodbye_commits_what_other_brokers_gave(cluster: LocalCluster) -> None:
+    produce(cluster, 0)
+    consumer = Curl(cluster, "ann", 2)
+    consumer.register()
+    assert set(consumer.drain(90).values()) == {1}
+    assert consumer.ask("goodbye")[0] == 200
+    with barco.Admin(cluster.endpoints[0]) as admin:
+        assert admin.group("g")["lag"] == 0
+
+
+def test_one_that_waits_at_a_broker_is_woken_by_an_event_of_another(cluster: LocalCluster) -> None:
+    produce(cluster, 0)
+    consumer = Curl(cluster, "ann", 1)
+    consumer.register()
+    consumer.drain(90)
+    assert consumer.poll("&waitMs=0") == []
+    for number in range(100, 106):
+        produce(cluster, number, 1)
+        assert consumer.poll("&waitMs=20000") == [number]
+        assert consumer.took < 5.0
+
+
+def test_one_that_asks_each_broker_gets_nothing_twice(cluster: LocalCluster) -> None:
+    """Without a scope, as programs did that polled every broker because they had to."""
+    produce(cluster, 0)
+    consumers = [Curl(cluster, "ann", at, named=True) for at in range(3)]
+    consumers[0].register()
+    got: Counter[int] = Counter()
+    deadline = time.monotonic() + SECONDS
+    for consumer in consumers:  # Each leader knows it, from now on.
+        while not consumer.headers or "barco-unavailable-slices" in consumer.headers:
+            got.update(consumer.poll("&waitMs=100&scope=broker"))
+            assert time.monotonic() < deadline
+    produce(cluster, 90)
+    while len(got) < 180:
+        assert time.monotonic() < deadline, f"{len(got)} have come"
+        for consumer in consumers:
+            found = consumer.poll("&waitMs=0")
+            got.update(found)
+    assert set(got.values()) == {1}
+
+
+def test_a_broker_that_dies_stops_nobody(cluster: LocalCluster) -> None:
+    produce(cluster, 0)
+    consumer = Curl(cluster, "ann", 0)
+    consumer.register()
+    got = consumer.drain(90)
+    cluster.kill(2)
+    statuses = [consumer.ask("poll", "&waitMs=0")[0] for _ in range(20)]
+    assert set(statuses) <= {200, 204}, "those of the two others are served all the time"
+    late = Curl(cluster, "bob", 1)
+    late.register()
+    assert late.ask("goodbye")[0] == 200
+    produce(cluster, 90, without=2)
+    got = consumer.drain(90)
+    assert {number for number in got if number >= 90} == set(range(90, 180))

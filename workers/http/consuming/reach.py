@@ -1,0 +1,127 @@
+"""Whom the polls of a consumer reach: who leads its slices, here and at other brokers.
+
+A consumer that asks one broker gets everything from there. One that asks every broker itself says
+`scope=broker`, or is known by it: who leads a slice serves it either to polls of its own broker or
+to those that others send on (`Consumption.poll`).
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from barco.errors import BarcoError, NotReadyError, OutcomeUnknownError, RequestError
+from barco.workers.groups.views import Member
+from barco.workers.http.base.context import Context
+from barco.workers.http.base.messages import Request
+
+OWNERS = "Barco-Owners"
+
+FAR_SECONDS_MAX = 1.0
+"""For a worker of another broker to answer a poll; what it may have given is given again."""
+
+FAR_LOOK_SECONDS = 5.0
+"""Between two looks of a poll that waits for other brokers' workers."""
+
+OWNERS_MAX = 64
+"""Ranges that an answer names: what the poll is worth telling, not the whole ring."""
+
+
+class Reach:
+    """Of one poll."""
+
+    def __init__(self, context: Context, *, everywhere: bool) -> None:
+        self._context = context
+        self.everywhere = everywhere
+        self.seen: set[int] = set()
+        """By whom this poll is known: to others it is another one."""
+
+    @classmethod
+    def of(cls, request: Request, context: Context) -> "Reach":
+        """As far as the request says."""
+        scope = request.value("scope")
+        if scope not in (None, "broker"):
+            raise RequestError("The scope is broker, or none is given.")
+        return cls(context, everywhere=scope is None)
+
+    def leaders(self, numbers: Iterable[int]) -> list[int]:
+        """The workers that lead any of these slices, as far as the poll goes."""
+        if self.everywhere:
+            return self._context.owners(numbers)
+        return self._context.owners_here(numbers)
+
+    def asked(self, member: Member) -> list[int]:
+        """Who leads slices of the consumer; and once all others who may hold some for it that it is
+        to part with."""
+        context, owners = self._context, self.leaders(member.numbers)
+        leading = {context.leaders.peer(held.token) for held in context.ranges.all} - {None}
+        parting = leading if self.everywhere else leading.intersection(context.processes)
+        more = parting.difference(member.told, owners)
+        return owners + sorted(worker for worker in more if worker is not None)
+
+    def headless(self, member: Member) -> set[int]:
+        """Slices of the consumer that nobody leads now."""
+        if not self.everywhere:
+            return set()
+        context = self._context
+        tokens = set(map(context.range_of, member.numbers))
+        lost = {token for token in tokens if context.leaders.peer(token) is None}
+        return {n for token in lost for n in context.ranges.numbers_of(token)} & member.numbers
+
+    def longest(self, owners: Iterable[int], timeout: float) -> float:
+        """For how long to wait before another look: nobody tells that others lead there now."""
+        return min(timeout, FAR_LOOK_SECONDS) if any(map(self.is_far, owners)) else timeout
+
+    def is_far(self, worker: int) -> bool:
+        """Whether it is of another broker."""
+        return worker not in self._context.processes
+
+    def who(self, worker: int, member: Member) -> dict[str, Any]:
+        """The consumer, as a worker is told of it. Brokers do not count views alike."""
+        version = 0 if self.is_far(worker) else self._context.membership.version
+        far = {"far": True} if self.is_far(worker) else {}
+        return {"consumer": member.consumer_id, "session": member.session, "version": version} | far
+
+    async def poll(self, member: Member, shares: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
+        """What each of these workers has, or a BarcoError of it."""
+        asked = {}
+        for worker, share in shares.items():
+            first = {"first": worker not in self.seen}
+            asked[worker] = {**share, **first, **self.who(worker, member)}
+            self.seen.add(worker)
+        far = {worker: args for worker, args in asked.items() if self.is_far(worker)}
+        near = {worker: args for worker, args in asked.items() if worker not in far}
+        calls = [asyncio.ensure_future(self._far(worker, args)) for worker, args in far.items()]
+        try:
+            found = await self._context.siblings.broadcast("poll", near) if near else {}
+            answers = await asyncio.gather(*calls)
+        finally:
+            for call in calls:
+                call.cancel()
+        return found | dict(zip(far, answers, strict=True))
+
+    async def _far(self, worker: int, args: Mapping[str, Any]) -> Any:
+        """Its answer; a refusal of one that has not heard of the consumer yet is none of ours."""
+        try:
+            async with asyncio.timeout(FAR_SECONDS_MAX):
+                return await self._context.siblings.call(worker, "poll", args, FAR_SECONDS_MAX)
+        except TimeoutError:
+            return OutcomeUnknownError("A worker of another broker did not answer in time.")
+        except BarcoError as error:
+            if error.status < 500:
+                return NotReadyError("Another broker does not know the consumer yet.")
+            return error
+
+    def owners(self, member: Member) -> list[tuple[str, str]]:
+        """The header that names other brokers' workers with slices of the consumer, and the ranges
+        of slices that they lead."""
+        if not self.everywhere:
+            return []
+        context, named = self._context, []
+        for token in sorted(set(map(context.range_of, member.numbers))):
+            leader = context.leaders.leader(token)
+            numbers = context.ranges.numbers_of(token)
+            if leader is None or not numbers or context.leaders.peer(token) in context.processes:
+                continue
+            endpoint = context.service.neighbours.endpoint(leader)
+            named.append(f"{endpoint}={numbers.start}-{numbers.stop - 1}")
+        return [(OWNERS, ",".join(named[:OWNERS_MAX]))] if named else []
