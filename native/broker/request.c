@@ -14,6 +14,7 @@
 #include "broker/encoded.h"
 #include "broker/feed.h"
 #include "broker/host.h"
+#include "broker/park.h"
 #include "broker/produce_head.h"
 #include "broker/refusals.h"
 #include "broker/shed.h"
@@ -653,6 +654,8 @@ static void client_closed(struct conn *conn)
     admit_gone(guest_of(conn));
     if (client_of(conn)->hearer != NULL)
         hearer_closed(conn);
+    if (client_of(conn)->parked > 0)
+        park_forget(conn_reactor(conn), conn_id(conn));
     access_forget(conn);
     conn_abandoned(conn);
 }
