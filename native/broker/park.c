@@ -236,24 +236,15 @@ uint16_t park_pass(struct reactor *reactor, const struct produce *produce, uint3
     return handoff_send(reactor, (uint32_t)leader, produce, number, waiter, turn, bytes, len);
 }
 
-/* Whoever asked may be gone: then it has been told nothing, and nothing is written. */
-static bool is_asked_for(struct reactor *reactor, const struct parked *parked)
-{
-    const struct conn *conn = loop_conn(&reactor->loop, parked->waiter.conn);
-    return conn != NULL && !conn->closed;
-}
-
 static void go_on(struct reactor *reactor, struct parked *parked)
 {
     uint64_t detail = 0;
     assert(parked->next == NULL); /* it stands in no lane */
-    if (is_asked_for(reactor, parked)) {
-        const uint16_t problem = park_pass(
-            reactor, &parked->produce, parked->number, parked->waiter, parked->turn,
-            parked->body->data, parked->len, parked->body, &detail);
-        if (problem != PROBLEM_NONE)
-            tell(reactor, &parked->waiter, problem, detail);
-    }
+    const uint16_t problem = park_pass(
+        reactor, &parked->produce, parked->number, parked->waiter, parked->turn,
+        parked->body->data, parked->len, parked->body, &detail);
+    if (problem != PROBLEM_NONE)
+        tell(reactor, &parked->waiter, problem, detail);
     drop(reactor, parked);
 }
 

@@ -215,6 +215,12 @@ static void test_who_sends_back_is_asked_again(void)
     later(20);
     CHECK(sent_is(1, 0, OP_CALL, "{}") && sent_is(1, 1, OP_CALL, "two"));
     anew();
+    const uint64_t third = hand_out();
+    memcpy(bytes + offsetof(struct call_frame, tag), &third, sizeof third);
+    say(table[1], bytes, len);
+    CHECK(reactor->park.count == 1 && leads(8, 2)); /* another leads, and is asked at once */
+    CHECK(sent_is(2, 0, OP_CALL, "{}"));
+    anew();
     const uint64_t other = hand_out();
     memcpy(bytes + offsetof(struct call_frame, tag), &other, sizeof other);
     say(table[2], bytes, len); /* nobody sends back what another has */
@@ -291,6 +297,24 @@ static void test_time(void)
     reactor->log->open = false;
     forget_all();
     post(3, "five");
+    CHECK(reactor->park.count == 1 && sent_nothing(0));
+    anew();
+}
+
+/* What a slice was without a leader before it had one does not count. */
+static void test_a_slice_that_is_shut_again(void)
+{
+    reactor->log->open = false;
+    post(3, "one");
+    later(MOST_MS - 1);
+    reactor->log->open = true;
+    park_stir(reactor);
+    later(0);
+    CHECK(queued("one"));
+    forget_all();
+    reactor->log->open = false;
+    later(2);
+    post(3, "two");
     CHECK(reactor->park.count == 1 && sent_nothing(0));
     anew();
 }
@@ -432,6 +456,7 @@ int main(void)
     test_who_sends_back_is_asked_again();
     test_guests();
     test_time();
+    test_a_slice_that_is_shut_again();
     test_a_client_goes();
     test_answers_stay_in_order();
     test_bounds();
