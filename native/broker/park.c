@@ -13,7 +13,7 @@
 
 #define PARKED_MAX 16384u
 #define PARKED_SHARE 4u /* of the memory for bodies and queued events */
-#define GUEST_SHARE 2u  /* of the time: who has handed a call over has to wait as well */
+#define GUEST_MS 300u   /* another process's: then it goes back, for its client may have gone */
 #define RETRY_MS 25     /* until a leader that has sent calls back is asked again */
 
 struct parked {
@@ -134,6 +134,13 @@ static struct parked *make(struct reactor *reactor, const struct produce *produc
     return parked;
 }
 
+/* Whoever has closed its side may have given up long ago: what came late is not written later. */
+static bool is_there(struct reactor *reactor, const struct waiter *waiter)
+{
+    const struct conn *conn = loop_conn(&reactor->loop, waiter->conn);
+    return conn != NULL && !conn->closed && !conn->peer_eof;
+}
+
 static void drop(struct reactor *reactor, struct parked *parked)
 {
     assert(reactor->body_bytes >= parked->bytes && parked->body->refs > 0);
@@ -152,19 +159,19 @@ uint16_t park_add(struct reactor *reactor, const struct produce *produce, uint32
     if (len == 0)
         return PROBLEM_NO_EVENTS;
     struct parked_lane *lane = lane_of(reactor, number);
-    if (lane == NULL || park->count >= PARKED_MAX ||
+    if (lane == NULL || !is_there(reactor, &waiter) || park->count >= PARKED_MAX ||
         park->bytes + need > reactor->options.memory_max / PARKED_SHARE ||
         !reactor_memory(reactor, need))
         return PROBLEM_NOT_READY;
     struct parked *parked = make(reactor, produce, bytes, len, body);
     if (parked == NULL)
         return PROBLEM_NOT_READY;
-    const uint32_t most_ms = park->most_ms / (waiter.kind == WAITER_PEER ? GUEST_SHARE : 1);
+    const bool guest = waiter.kind == WAITER_PEER && GUEST_MS < park->most_ms;
     parked->number = number;
     parked->waiter = waiter;
     parked->turn = turn;
     parked->returns = returns;
-    parked->until_ms = turn.since_ms + most_ms;
+    parked->until_ms = turn.since_ms + (guest ? GUEST_MS : park->most_ms);
     line_up(lane, parked);
     if (!lane->listed) {
         lane->listed = true;
@@ -392,6 +399,12 @@ void park_hold(struct reactor *reactor, uint32_t ms)
         return;
     reactor->park.hold_until_ms = ms > 0 ? reactor->loop.now_ms + ms : 0;
     reactor->park.stirred |= ms == 0;
+}
+
+void park_refuse(struct reactor *reactor, uint64_t conn)
+{
+    for (struct parked_lane *lane = reactor->park.listed; lane != NULL; lane = lane->next)
+        give_all_back(reactor, take_all(reactor, lane, is_of, conn));
 }
 
 void park_forget(struct reactor *reactor, uint64_t conn)

@@ -36,6 +36,8 @@ void park_hold(struct reactor *reactor, uint32_t ms);
 void park_tend(struct reactor *reactor);
 /* In how many milliseconds there may be something to do; INT32_MAX: nothing waits. */
 int64_t park_in_ms(const struct reactor *reactor);
+/* Its client has closed its side, and may have given up: nothing waits on its behalf. */
+void park_refuse(struct reactor *reactor, uint64_t conn);
 /* A connection is gone: nothing of it is written any more. */
 void park_forget(struct reactor *reactor, uint64_t conn);
 /* The process ends: all that wait are told, and none waits any more. */

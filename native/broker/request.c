@@ -645,6 +645,8 @@ static void client_half_closed(struct conn *conn)
         return;
     }
     /* It may as well have gone for good: whoever waits for events on its behalf must know. */
+    if (client_of(conn)->parked > 0)
+        park_refuse(conn_reactor(conn), conn_id(conn));
     conn_abandoned(conn);
     conn_mark_dirty(conn);
 }

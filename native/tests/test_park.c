@@ -3,6 +3,7 @@
 #include "handoff_testing.h"
 
 #define MOST_MS 4000
+#define GUEST_MS 300 /* as in park.c */
 
 /* A client's event for a slice of the ring. */
 static void post(uint32_t number, const char *body)
@@ -276,10 +277,11 @@ static void test_time(void)
     reactor->log->open = false;
     post(3, "one");
     say(table[1], bytes, len);
-    later(MOST_MS / 2 - 1);
+    later(GUEST_MS - 1);
     CHECK(reactor->park.count == 2);
     later(1);
     CHECK(reactor->park.count == 1 && sent_is(1, 0, OP_RETURN, "event"));
+    later(MOST_MS / 2 - GUEST_MS);
     post(3, "two");
     later(MOST_MS / 2);
     CHECK(has_text(table[0], "HTTP/1.1 503") && has_text(table[0], "not-written"));
@@ -330,6 +332,27 @@ static void test_a_client_goes(void)
     connect_one(0, &client_protocol);
     CHECK(reactor->park.count == 0 && reactor->park.bytes == 0 && reactor->body_bytes == 0);
     CHECK(leads(8, 2) && sent_nothing(2));
+    anew();
+}
+
+/* Who has closed its side may have given up, and have written something else since. */
+static void test_a_client_that_says_no_more(void)
+{
+    uint8_t bytes[256];
+    const uint64_t tag = hand_out();
+    const size_t len = call_of("t", "{}", bytes);
+    memcpy(bytes + offsetof(struct call_frame, tag), &tag, sizeof tag);
+    bytes[4] = OP_RETURN;
+    forget_all();
+    CHECK(leads(16, ROUTE_NONE));
+    post(16, "one");
+    post(9, "elsewhere");
+    table[0]->peer_eof = true;
+    table[0]->protocol->half_closed(table[0]);
+    CHECK(!table[0]->closed && reactor->park.count == 0);
+    say(table[1], bytes, len); /* nor does what comes back wait for it */
+    CHECK(reactor->park.count == 0 && has_text(table[0], "HTTP/1.1 503"));
+    CHECK(leads(16, 1) && leads(8, 2) && sent_nothing(2));
     anew();
 }
 
@@ -458,6 +481,7 @@ int main(void)
     test_time();
     test_a_slice_that_is_shut_again();
     test_a_client_goes();
+    test_a_client_that_says_no_more();
     test_answers_stay_in_order();
     test_bounds();
     test_the_end();
