@@ -409,6 +409,11 @@ class Reactor:
     def replicated(self, gseq: int, /) -> None: ...  # at followers, or as the leader committed
     def drain_generation(self) -> None: ...  # nothing is built or taken; calls wait on
     def tell_settled(self) -> None: ...  # once no append is under way: upcall 'settled'
+    def park(self, most_ms: int, /) -> None:
+        """So long produces wait for a slice's next leader; 0, as it begins: they are refused."""
+    def hold(self, ms: int, /) -> bool:
+        """For so long, or until the next generation opens, produces for the slices that are led
+        here wait; whether those that came before are all stored and answered."""
     def fence(self) -> None: ...  # no append and no acknowledgement any more
     def adopt_replica(self, fd: int, group_bytes_max: int, seal: Seal | None = None, /) -> int: ...
     def pause_replica(self, number: int, paused: bool, /) -> None: ...  # the peer has to wait

@@ -41,9 +41,9 @@ CONSUMER_SESSION_MS_MAX = 600_000
 CONSUMER_SESSION_MS_DEFAULT = 30_000
 """Who has not been heard of for so long is no member any more. Below, the living look dead."""
 
-LEADER_WAIT_SECONDS = 6.0
+LEADER_WAIT_SECONDS, PRODUCE_WAIT_SECONDS = 6.0, 4.0
 """A commit, or a change of a topic or a group, waits so long for the next leader of a slice: 3 s
-until there is one (promise D8), and 2 s more until that one serves consumers."""
+until there is one (promise D8), and 2 s more until that one serves consumers. Produces: 4 s."""
 
 CONSUMER_TELLS = 6
 CONSUMER_TELLS_PEERS = 3

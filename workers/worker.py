@@ -125,7 +125,8 @@ class Worker:
             fatal=self._fatal,
         )
         asked = self._network.siblings, self._replica.handovers.refusal
-        self._growth = Growth(options, self._service, self._replica.driver, *asked)
+        hush = self._replica.hush
+        self._growth = Growth(options, self._service, self._replica.driver, *asked, hush)
         self._service.target.on_news = self._growth.kick
         self._drains = Drains(self._service, self._network.siblings)
         reader.elsewhere = self._replica.history
@@ -339,6 +340,7 @@ class Worker:
             await self._retain(lambda now_us: self._replica.look_for_children())
             await self._retain(self._store.run_retention)
             if self._store.held_back:
+                await self._replica.hush()
                 self._replica.driver.renew()
             await self._retain(self._topic_retention)
 

@@ -17,7 +17,7 @@
 
 /* A new field of a call goes into the frame here and comes out of it in handoff_in.c. Headers do
  * not: they are in the body by then. */
-static_assert(sizeof(struct produce) == 112, "handoff_send() copies each field");
+static_assert(sizeof(struct produce) == 112, "frame_of() copies each field");
 
 static struct call *call_open(struct reactor *reactor, uint64_t *tag)
 {
@@ -53,21 +53,14 @@ static void call_close(struct reactor *reactor, uint32_t at)
     reactor->call_free = at;
 }
 
-uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produce *produce,
-                      uint32_t number, struct waiter waiter, const uint8_t *bytes, size_t len)
+struct turn_of turn_new(struct reactor *reactor)
 {
-    assert(peer < reactor->options.peers && peer != reactor->options.peer && !produce->headed);
-    struct conn *conn = reactor->peers[peer];
-    if (conn == NULL || conn->closed)
-        return PROBLEM_NO_LEADER;
-    /* Many tiny events of a batch can be more as rows than they were in it. */
-    if (len > reactor->options.request_bytes_max * 2)
-        return PROBLEM_BODY_TOO_LARGE;
-    /* The owner's back-pressure: unsent calls are bounded like everything else. */
-    if (!reactor_memory(reactor, reactor->peer_out_bytes + len))
-        return PROBLEM_BUSY;
+    return (struct turn_of){++reactor->park.order, reactor->loop.now_ms};
+}
+
+static struct call_frame frame_of(const struct produce *produce, uint32_t number, size_t len)
+{
     struct call_frame frame = {
-        .op = OP_CALL,
         .content = produce->content,
         .topic_len = produce->topic->name_len,
         .timestamp = produce->timestamp,
@@ -83,37 +76,113 @@ uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produ
     memcpy(frame.producer_id, produce->producer_id, PRODUCER_ID_BYTES);
     frame.bytes = (uint32_t)(sizeof frame + frame.topic_len + frame.key_len + len);
     assert(frame.bytes - sizeof frame == (size_t)frame.topic_len + frame.key_len + len);
+    return frame;
+}
+
+static void write_frame(struct conn *conn, const struct call_frame *frame,
+                        const struct produce *produce, const uint8_t *bytes)
+{
+    conn_write(conn, frame, sizeof *frame);
+    conn_write(conn, produce->topic->name, frame->topic_len);
+    if (frame->key_len)
+        conn_write(conn, produce->key, frame->key_len);
+    conn_write(conn, bytes, frame->body_len);
+}
+
+uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produce *produce,
+                      uint32_t number, struct waiter waiter, struct turn_of turn,
+                      const uint8_t *bytes, size_t len)
+{
+    assert(peer < reactor->options.peers && peer != reactor->options.peer && !produce->headed);
+    struct conn *conn = reactor->peers[peer];
+    if (conn == NULL || conn->closed)
+        return PROBLEM_NO_LEADER;
+    /* Many tiny events of a batch can be more as rows than they were in it. */
+    if (len > reactor->options.request_bytes_max * 2)
+        return PROBLEM_BODY_TOO_LARGE;
+    /* The owner's back-pressure: unsent calls are bounded like everything else. */
+    if (!reactor_memory(reactor, reactor->peer_out_bytes + len))
+        return PROBLEM_BUSY;
+    struct call_frame frame = frame_of(produce, number, len);
+    frame.op = OP_CALL;
+    frame.flags |= reactor->park.most_ms > 0 ? FLAG_RETURNS : 0;
     struct call *call = call_open(reactor, &frame.tag);
     if (call == NULL)
         return PROBLEM_BUSY;
     call->peer = peer;
     call->number = number;
+    call->turn = turn;
     call->since_ms = reactor->loop.now_ms;
     call->waiter = waiter;
-    conn_write(conn, &frame, sizeof frame);
-    conn_write(conn, produce->topic->name, frame.topic_len);
-    if (frame.key_len)
-        conn_write(conn, produce->key, frame.key_len);
-    conn_write(conn, bytes, len);
+    write_frame(conn, &frame, produce, bytes);
     reactor->handed_out++;
     return PROBLEM_NONE;
+}
+
+void handoff_return(struct reactor *reactor, const struct waiter *waiter,
+                    const struct produce *produce, uint32_t number, const uint8_t *bytes,
+                    size_t len)
+{
+    struct conn *conn = loop_conn(&reactor->loop, waiter->conn);
+    assert(waiter->kind == WAITER_PEER);
+    if (conn == NULL || conn->closed)
+        return;
+    if (!reactor_memory(reactor, conn->out_bytes + len)) {
+        handoff_answer(reactor, waiter, PROBLEM_NOT_READY, false, NULL, 0);
+        return;
+    }
+    struct call_frame frame = frame_of(produce, number, len);
+    frame.op = OP_RETURN;
+    frame.tag = waiter->tag;
+    write_frame(conn, &frame, produce, bytes);
+    reactor->park.given_back++;
+}
+
+/* The call that the other end of a connection speaks of; NULL: it was answered without it. */
+static bool call_meant(struct conn *conn, uint64_t tag, struct call **call)
+{
+    struct reactor *reactor = conn_reactor(conn);
+    const uint32_t at = (uint32_t)tag;
+    assert(!conn->protocol->clients);
+    *call = NULL;
+    if (!peer_of(conn)->outgoing || at >= reactor->call_capacity)
+        return false;
+    if (!reactor->calls[at].used || reactor->calls[at].generation != tag >> 32)
+        return true; /* it came too late */
+    *call = &reactor->calls[at];
+    return (*call)->peer == peer_of(conn)->peer; /* nobody answers for another */
+}
+
+bool handoff_returned(struct conn *conn, const struct call_frame *frame, struct waiter *waiter,
+                      struct turn_of *turn, uint32_t *number)
+{
+    struct call *call;
+    *waiter = (struct waiter){.kind = WAITER_NONE};
+    if (conn_reactor(conn)->park.most_ms == 0 || !call_meant(conn, frame->tag, &call))
+        return false; /* it was not to come back */
+    if (call == NULL)
+        return true;
+    assert(call->waiter.kind == WAITER_SLOT && call->turn.order > 0); /* a client's, as it came */
+    *waiter = call->waiter;
+    *turn = call->turn;
+    *number = call->number;
+    call_close(conn_reactor(conn), (uint32_t)frame->tag);
+    return true;
 }
 
 bool handoff_answered(struct conn *conn, const struct answer_frame *frame)
 {
     struct reactor *reactor = conn_reactor(conn);
-    uint32_t at = (uint32_t)frame->tag;
+    struct call *call;
     /* PROBLEM_MISDIRECTED is for calls that may not be handed on; its detail is a slice here. */
-    if (frame->bytes != sizeof *frame || !peer_of(conn)->outgoing || at >= reactor->call_capacity ||
-        frame->problem >= PROBLEM_COUNT || frame->problem == PROBLEM_MISDIRECTED ||
-        frame->number >= ring_slices(reactor))
+    if (frame->bytes != sizeof *frame || frame->problem >= PROBLEM_COUNT ||
+        frame->problem == PROBLEM_MISDIRECTED || frame->number >= ring_slices(reactor) ||
+        !call_meant(conn, frame->tag, &call))
         return false;
-    if (!reactor->calls[at].used || reactor->calls[at].generation != frame->tag >> 32)
-        return true; /* it came too late: the call was answered without it */
-    if (reactor->calls[at].peer != peer_of(conn)->peer)
-        return false; /* nobody answers for another */
-    struct waiter waiter = reactor->calls[at].waiter;
-    call_close(reactor, at);
+    if (call == NULL)
+        return true;
+    struct waiter waiter = call->waiter;
+    call_close(reactor, (uint32_t)frame->tag);
     struct part part = {frame->number, frame->count, frame->epoch, frame->offset};
     slot_part_done(reactor, &waiter, frame->problem, frame->flags & FLAG_DUPLICATE, &part,
                    frame->detail);

@@ -57,6 +57,7 @@ struct client {
     uint64_t discard;
     struct slot *slots;
     uint32_t control_open; /* slots that are or were the upper layer's */
+    uint32_t parked; /* parts of its requests that wait for a leader, see park.h */
     uint32_t slot_capacity, slot_first, slot_end; /* numbers of the oldest and the next slot */
     struct shown *shown; /* who has it, see access.c; NULL: nobody was asked */
     struct hearer *hearer; /* it listens, and asks for nothing more; see feed.h */

@@ -88,10 +88,41 @@ struct upcall {
     uint32_t bytes, prev_crc, header_crc;
 };
 
+/* When a call came, and its place among all that waited or were handed out. */
+struct turn_of {
+    uint64_t order;
+    int64_t since_ms;
+};
+
+/* Calls that wait for who will take their slice, see park.h. */
+struct parked;
+
+struct parked_lane { /* of one slice */
+    struct parked *first, *last;
+    struct parked_lane *next; /* of those that have or had some; see listed */
+    bool listed;
+    int64_t shut_ms;  /* since when nobody takes its calls; 0: somebody does */
+    int64_t retry_ms; /* its leader has sent some back: not to be asked before */
+};
+
+struct park {
+    uint32_t most_ms; /* how long a call waits at the most; 0: none does */
+    struct parked_lane *lanes; /* by slice; made when the first has to wait */
+    struct parked_lane *listed;
+    uint64_t bytes;
+    uint32_t count;
+    bool stirred;    /* somebody may take some now */
+    int64_t look_ms; /* when to look without that */
+    int64_t hold_until_ms; /* until then nothing is taken for the slices that are led here */
+    uint64_t order; /* of the last call that waited or was handed out */
+    uint64_t waited, given_back, expired; /* since start */
+};
+
 /* A produce call handed to another process, until its answer comes. */
 struct call {
     bool used;
     uint32_t peer, number;
+    struct turn_of turn;
     uint32_t generation, next_free;
     int64_t since_ms;
     struct waiter waiter;
@@ -175,6 +206,7 @@ struct reactor {
     char **endpoints; /* by peer: its shard endpoint, for 421; NULL: not told yet */
     struct call *calls;
     uint32_t call_capacity, call_free;
+    struct park park;
     struct upcall *upcalls;
     uint32_t upcall_count, upcall_capacity;
     uint8_t key_scratch[KEY_SCRATCH_BYTES];

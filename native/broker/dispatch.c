@@ -10,6 +10,7 @@
 #include "broker/calls.h"
 #include "broker/headed.h"
 #include "broker/keyed_runs.h"
+#include "broker/park.h"
 #include "broker/route.h"
 #include "broker/runs.h"
 #include "broker/slice.h"
@@ -39,16 +40,12 @@ static uint16_t produce_to(struct reactor *reactor, const struct produce *produc
                            struct body *body, uint64_t *detail)
 {
     assert(number < ring_slices(reactor));
-    int32_t leader = reactor->routes[number];
-    if (leader == (int32_t)reactor->options.peer)
-        return produce_slice(reactor, produce, number, waiter, bytes, len, body, detail);
-    if (leader == ROUTE_NONE)
-        return PROBLEM_NO_LEADER;
-    if (produce->no_forward) {
-        *detail = number;
-        return PROBLEM_MISDIRECTED;
-    }
-    return handoff_send(reactor, (uint32_t)leader, produce, number, waiter, bytes, len);
+    const int32_t leader = reactor->routes[number];
+    const bool elsewhere = leader != ROUTE_NONE && leader != (int32_t)reactor->options.peer;
+    const struct turn_of turn = turn_new(reactor);
+    if (!(produce->no_forward && elsewhere) && park_due(reactor, number, false))
+        return park_add(reactor, produce, number, waiter, turn, false, bytes, len, body);
+    return park_pass(reactor, produce, number, waiter, turn, bytes, len, body, detail);
 }
 
 /* ---- batches ---- */
@@ -175,7 +172,7 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
                    ((reactor->options.auto_create && !produce->known_only) ||
                     produce->topic->declared);
     int32_t leader = reactor->routes[number];
-    if (leading && leader == (int32_t)reactor->options.peer)
+    if (leading && leader == (int32_t)reactor->options.peer && !park_due(reactor, number, false))
         return batch_sealed_run(reactor, produce, number, waiter, &facts, bytes, len, body, detail);
     return produce_to(reactor, produce, number, waiter, bytes, len, body, detail);
 }
@@ -183,7 +180,7 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
 /* ---- lines with keys ---- */
 
 /* What can be known of all shares before the first of them is stored: 0, or the problem. */
-static uint16_t shares_problem(const struct reactor *reactor, const struct produce *produce,
+static uint16_t shares_problem(struct reactor *reactor, const struct produce *produce,
                                const struct waiter *waiter, const struct keyed_body *keyed,
                                uint64_t *detail)
 {
@@ -194,9 +191,12 @@ static uint16_t shares_problem(const struct reactor *reactor, const struct produ
         const int32_t leader = reactor->routes[number];
         if (produce->number >= 0 && produce->number != number)
             return PROBLEM_BAD_SLICE;
+        const bool elsewhere = leader != ROUTE_NONE && leader != (int32_t)reactor->options.peer;
+        if (!(produce->no_forward && elsewhere) && park_due(reactor, number, false))
+            continue; /* it waits for who says more of it */
         if (leader == ROUTE_NONE)
             return PROBLEM_NO_LEADER;
-        if (leader == (int32_t)reactor->options.peer) {
+        if (!elsewhere) {
             const uint16_t problem = slice_takes(reactor, produce, waiter);
             if (problem != PROBLEM_NONE)
                 return problem;
@@ -218,7 +218,8 @@ static uint16_t send_share(struct reactor *reactor, const struct produce *produc
     part.key_field = false;
     if (keyed->timestamp != 0)
         part.timestamp = keyed->timestamp; /* see queue_run */
-    if (reactor->routes[share->number] == (int32_t)reactor->options.peer)
+    if (reactor->routes[share->number] == (int32_t)reactor->options.peer &&
+        !park_due(reactor, share->number, false))
         return keyed_run(reactor, &part, keyed, share, waiter, detail);
     struct body *cut = keyed_cut(reactor, keyed, share);
     if (cut == NULL)

@@ -2,7 +2,8 @@
  * slice: over a Unix socket in the same broker, over TCP (behind a hello that says who and which
  * version) in another.
  *
- * Frames, little-endian as all that barco runs on: CALL head, topic, key, body; ANSWER head. Many
+ * Frames, little-endian as all that barco runs on: CALL head, topic, key, body; ANSWER head; or
+ * RETURN, which is a CALL that comes back. Many
  * frames share one send: 74-189 ns a message. What a call was handed to never hands it on. */
 #ifndef BARCO_FRAMES_H
 #define BARCO_FRAMES_H
@@ -14,11 +15,13 @@
 
 #define OP_CALL 1
 #define OP_ANSWER 2
+#define OP_RETURN 3 /* the call itself: it was not written, and who sent it may do so again */
 #define FLAG_KEY 1
 #define FLAG_PRODUCER 2
 #define FLAG_ONE_SHOT 4
 #define FLAG_DUPLICATE 8
 #define FLAG_KNOWN_ONLY 16 /* a call: it makes no topic */
+#define FLAG_RETURNS 32    /* a call: its sender takes it back; a version before that does not */
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames between machines");
 

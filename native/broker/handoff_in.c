@@ -7,6 +7,7 @@
 #include "base/murmur3.h"
 #include "broker/calls.h"
 #include "broker/frames.h"
+#include "broker/park.h"
 #include "broker/route.h"
 #include "broker/slice.h"
 #include "broker/waiter.h"
@@ -35,22 +36,12 @@ static bool call_valid(const struct reactor *reactor, const struct call_frame *f
 }
 
 /* A new field of a call comes out of the frame here; calls.c puts it in. */
-static_assert(sizeof(struct produce) == 112, "take_call() copies each field");
+static_assert(sizeof(struct produce) == 112, "call_in() copies each field");
 
-static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call_frame *frame)
+static struct produce call_in(struct reactor *reactor, const struct call_frame *frame,
+                              const uint8_t *topic)
 {
-    struct reactor *reactor = conn_reactor(conn);
-    const uint8_t *topic = bytes + sizeof *frame, *key, *body;
-    if (!call_valid(reactor, frame, (const char *)topic))
-        return false;
-    key = topic + frame->topic_len;
-    body = key + frame->key_len;
-    assert(body + frame->body_len == bytes + frame->bytes); /* nothing is behind it */
-    struct waiter waiter = {.kind = WAITER_PEER, .conn = conn_id(conn), .tag = frame->tag};
-    if (!slice_is_ours(reactor, frame->number)) { /* no longer, or not yet: it is not written */
-        handoff_answer(reactor, &waiter, PROBLEM_NOT_READY, false, NULL, 0);
-        return true;
-    }
+    const uint8_t *key = topic + frame->topic_len;
     struct produce produce = {
         .topic = shard_topic_asked(reactor->shard, (const char *)topic, frame->topic_len),
         .content = frame->content,
@@ -68,14 +59,66 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
     if (produce.has_key)
         produce.key_token = murmur3_token(key, frame->key_len);
     memcpy(produce.producer_id, frame->producer_id, PRODUCER_ID_BYTES);
+    return produce;
+}
+
+static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call_frame *frame)
+{
+    struct reactor *reactor = conn_reactor(conn);
+    const uint8_t *topic = bytes + sizeof *frame, *body;
+    if (!call_valid(reactor, frame, (const char *)topic))
+        return false;
+    body = topic + frame->topic_len + frame->key_len;
+    assert(body + frame->body_len == bytes + frame->bytes); /* nothing is behind it */
+    struct waiter waiter = {.kind = WAITER_PEER, .conn = conn_id(conn), .tag = frame->tag};
+    const struct produce produce = call_in(reactor, frame, topic);
+    const bool returns = frame->flags & FLAG_RETURNS;
+    const uint32_t number = frame->number;
     uint64_t detail = 0;
     uint16_t problem = PROBLEM_TOO_MANY_TOPICS;
-    if (produce.topic != NULL)
-        problem = produce_slice(reactor, &produce, frame->number, waiter, body, frame->body_len,
-                                NULL, &detail);
-    reactor->handed_in++;
+    if (produce.topic != NULL && returns && park_strange(reactor, number)) {
+        handoff_return(reactor, &waiter, &produce, number, body, frame->body_len);
+        return true;
+    }
+    if (!slice_is_ours(reactor, number)) /* no longer, or not yet: it is not written */
+        problem = PROBLEM_NOT_READY;
+    else if (produce.topic != NULL && park_due(reactor, number, true))
+        problem = park_add(reactor, &produce, number, waiter, turn_new(reactor), returns, body,
+                           frame->body_len, NULL);
+    else if (produce.topic != NULL)
+        problem = produce_slice(reactor, &produce, number, waiter, body, frame->body_len, NULL,
+                                &detail);
+    reactor->handed_in += slice_is_ours(reactor, number);
     if (problem != PROBLEM_NONE)
         handoff_answer(reactor, &waiter, problem, false, NULL, detail);
+    return true;
+}
+
+/* A call of ours that was not written comes back: it waits for the slice's next leader. */
+static bool take_back(struct conn *conn, const uint8_t *bytes, const struct call_frame *frame)
+{
+    struct reactor *reactor = conn_reactor(conn);
+    const uint8_t *topic = bytes + sizeof *frame;
+    struct waiter waiter;
+    struct turn_of turn;
+    uint32_t number;
+    if (!call_valid(reactor, frame, (const char *)topic) ||
+        !handoff_returned(conn, frame, &waiter, &turn, &number))
+        return false;
+    if (waiter.kind == WAITER_NONE)
+        return true;
+    assert(number < ring_slices(reactor) && turn.order <= reactor->park.order);
+    const struct produce produce = call_in(reactor, frame, topic);
+    uint16_t problem = PROBLEM_NOT_READY;
+    if (produce.topic != NULL && !reactor->draining)
+        problem = park_add(reactor, &produce, number, waiter, turn, false,
+                           topic + frame->topic_len + frame->key_len, frame->body_len, NULL);
+    if (problem != PROBLEM_NONE)
+        slot_part_done(reactor, &waiter, problem, false, NULL, 0);
+    else if (reactor->routes[number] == (int32_t)peer_of(conn)->peer)
+        park_later(reactor, number); /* as far as is known here it leads the slice all the same */
+    else
+        park_stir(reactor);
     return true;
 }
 
@@ -99,6 +142,10 @@ static void take_frames(struct conn *conn)
             struct call_frame frame;
             memcpy(&frame, bytes, sizeof frame);
             ok = take_call(conn, bytes, &frame);
+        } else if (ok && bytes[4] == OP_RETURN && len >= sizeof(struct call_frame)) {
+            struct call_frame frame;
+            memcpy(&frame, bytes, sizeof frame);
+            ok = take_back(conn, bytes, &frame);
         } else if (ok && bytes[4] == OP_ANSWER) {
             struct answer_frame frame;
             memcpy(&frame, bytes, sizeof frame);
@@ -159,7 +206,11 @@ static void peer_input(struct conn *conn, const uint8_t *bytes, size_t len)
         go_on(conn);
 }
 
-static void peer_closed(struct conn *conn) { handoff_lost(conn_reactor(conn), conn); }
+static void peer_closed(struct conn *conn)
+{
+    handoff_lost(conn_reactor(conn), conn);
+    park_forget(conn_reactor(conn), conn_id(conn));
+}
 
 static void peer_freed(struct conn *conn) {}
 
@@ -194,6 +245,7 @@ int reactor_attach_peer(struct reactor *reactor, uint32_t peer, int fd, struct s
     peer_of(conn)->peer = peer;
     conn->unsent = &reactor->peer_out_bytes;
     reactor->peers[peer] = conn;
+    park_stir(reactor);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "base/urgent.h"
 #include "broker/access.h"
 #include "broker/feed.h"
+#include "broker/park.h"
 #include "format/format.h"
 #include "log/clock.h"
 #include "loop/send.h"
@@ -177,6 +178,7 @@ void reactor_free(struct reactor *reactor)
             body_release(reactor->staging[i]);
     access_free(reactor);
     hosts_free(reactor);
+    park_free(reactor);
     log_free(reactor->log);
     shard_free(reactor->shard);
     free(reactor->calls);
@@ -220,8 +222,10 @@ int reactor_set_route(struct reactor *reactor, uint32_t first, uint32_t count, i
         reactor->routes[number] = peer;
     }
     reactor->routed = true;
-    if (changed)
+    if (changed) {
         handoff_rerouted(reactor);
+        park_rerouted(reactor, first, count);
+    }
     return 0;
 }
 
@@ -248,7 +252,14 @@ int reactor_set_slices(struct reactor *reactor, uint32_t first, uint32_t last)
         !log_idle(log) || !shard_set_slices(reactor->shard, first, last - first + 1))
         return -1;
     reactor_slices_read(reactor);
+    park_stir(reactor);
     return 0;
+}
+
+void reactor_open(struct reactor *reactor, const uint8_t *parents, uint32_t len)
+{
+    log_open_generation(reactor->log, parents, len);
+    park_hold(reactor, 0); /* whatever was held is over */
 }
 
 /* ---- turns ---- */
@@ -341,6 +352,7 @@ static void turn(struct reactor *reactor, int64_t timeout_ns)
         timeout_ns = 0;
     note_gather(reactor);
     loop_wait(&reactor->loop, timeout_ns);
+    park_tend(reactor);
     pump(reactor);
     tell_stable(reactor);
     tell_settled(reactor);
@@ -386,6 +398,8 @@ static int64_t patience_ns(const struct reactor *reactor)
         ms = SWEEP_MS;
     if (retry_ms != 0 && ms > retry_ms - reactor->loop.now_ms)
         ms = retry_ms - reactor->loop.now_ms;
+    if (ms > park_in_ms(reactor))
+        ms = park_in_ms(reactor);
     const int64_t ns = (ms < 0 ? 0 : ms) * 1000000LL;
     if (reactor->asking.count == 0)
         return ns;
@@ -405,7 +419,8 @@ void reactor_run(struct reactor *reactor, int64_t timeout_ns)
     loop_clock(&reactor->loop);
     if (reactor->asking.left_us > 0)
         control_pace(reactor, reactor->loop.monotonic_us - reactor->asking.left_us);
-    /* What Python asked for since the last stay: answers, appends, segments. */
+    /* What Python asked for since the last stay: answers, appends, segments, routes. */
+    park_tend(reactor);
     pump(reactor);
     tend_answers(reactor);
     tell_settled(reactor);
@@ -438,6 +453,7 @@ void reactor_fence(struct reactor *reactor)
 void reactor_drain(struct reactor *reactor)
 {
     reactor->draining = true;
+    park_end(reactor);
     for (struct conn *conn = reactor->loop.conns; conn != NULL; conn = conn->next)
         if (is_guest(conn) && conn->in_len == 0 && conn->out_first == NULL &&
             conn->protocol->engaged(conn) < ENGAGED_LEAVES)

@@ -14,6 +14,7 @@
 #include "broker/host.h"
 #include "broker/intake.h"
 #include "broker/client.h"
+#include "broker/park.h"
 #include "broker/route.h"
 #include "broker/shed.h"
 #include "broker/slice.h"
@@ -29,6 +30,8 @@ int reactor_set_route(struct reactor *reactor, uint32_t first, uint32_t count, i
  * it does not have: routes that say so go. -1: there are no such slices, or no memory, or a
  * generation is open here, or something of it is still under way. */
 int reactor_set_slices(struct reactor *reactor, uint32_t first, uint32_t last);
+/* The generation here begins to be led: its first group is built. */
+void reactor_open(struct reactor *reactor, const uint8_t *parents, uint32_t len);
 /* A state that was read has other slices, perhaps: the same for who asks whose a slice is. */
 void reactor_slices_read(struct reactor *reactor);
 /* One stay in the loop: until upcalls, a ready selector or the time-out. timeout_ns -1: for ever.

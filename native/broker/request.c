@@ -14,6 +14,7 @@
 #include "broker/encoded.h"
 #include "broker/feed.h"
 #include "broker/host.h"
+#include "broker/park.h"
 #include "broker/produce_head.h"
 #include "broker/refusals.h"
 #include "broker/shed.h"
@@ -644,6 +645,8 @@ static void client_half_closed(struct conn *conn)
         return;
     }
     /* It may as well have gone for good: whoever waits for events on its behalf must know. */
+    if (client_of(conn)->parked > 0)
+        park_refuse(conn_reactor(conn), conn_id(conn));
     conn_abandoned(conn);
     conn_mark_dirty(conn);
 }
@@ -653,6 +656,8 @@ static void client_closed(struct conn *conn)
     admit_gone(guest_of(conn));
     if (client_of(conn)->hearer != NULL)
         hearer_closed(conn);
+    if (client_of(conn)->parked > 0)
+        park_forget(conn_reactor(conn), conn_id(conn));
     access_forget(conn);
     conn_abandoned(conn);
 }

@@ -92,12 +92,17 @@ bool slice_is_ours(const struct reactor *reactor, uint32_t number)
            slice <= o->slice_last;
 }
 
+bool leads_now(const struct reactor *reactor)
+{
+    return reactor->log->open && !reactor->log->draining;
+}
+
 static bool reachable(const struct reactor *reactor, uint32_t number)
 {
     assert(number < ring_slices(reactor));
     int32_t peer = reactor->routes[number];
     if (peer == (int32_t)reactor->options.peer)
-        return reactor->log->open;
+        return leads_now(reactor) && reactor->park.hold_until_ms == 0;
     return peer != ROUTE_NONE && reactor->peers[peer] != NULL && !reactor->peers[peer]->closed;
 }
 

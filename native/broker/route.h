@@ -13,6 +13,8 @@ uint32_t slice_of_token(const struct reactor *reactor, int64_t token);
 uint32_t slice_in_ring(const struct reactor *reactor, uint32_t slice);
 uint32_t slice_for_keyless(const struct reactor *reactor);
 uint32_t ring_slices(const struct reactor *reactor);
+/* Whether the generation here, if one is led, builds groups of what is queued for it. */
+bool leads_now(const struct reactor *reactor);
 /* Whether this process holds the slice. */
 bool slice_is_ours(const struct reactor *reactor, uint32_t number);
 

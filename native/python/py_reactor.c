@@ -493,7 +493,7 @@ static PyObject *Reactor_open_generation(PyObject *self, PyObject *args)
     Py_ssize_t len;
     if (reactor == NULL || !PyArg_ParseTuple(args, "y#", &parents, &len))
         return NULL;
-    log_open_generation(reactor->log, parents, (uint32_t)len);
+    reactor_open(reactor, parents, (uint32_t)len);
     Py_RETURN_NONE;
 }
 

@@ -490,10 +490,8 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         const char *name;
         uint64_t value;
     } rows[] = {
-        {"requests", reactor->requests},
-        {"produce_requests", reactor->produce_requests},
-        {"control_requests", reactor->control_requests},
-        {"problems", reactor->problems},
+        {"requests", reactor->requests}, {"produce_requests", reactor->produce_requests},
+        {"control_requests", reactor->control_requests}, {"problems", reactor->problems},
         {"over_quota", reactor->over_quota},
         {"feeds", feeds->count}, {"feed_bytes", feeds->bytes}, {"listeners", feeds->hearers},
         {"listener_bytes_out", feeds->heard_bytes},
@@ -501,6 +499,8 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"connections_total", reactor->loop.connections_total},
         {"aborted_requests", reactor->aborted},
         {"handed_out", reactor->handed_out}, {"handed_in", reactor->handed_in},
+        {"calls_waiting", reactor->park.count}, {"calls_waited", reactor->park.waited},
+        {"calls_given_back", reactor->park.given_back}, {"calls_given_up", reactor->park.expired},
         {"duplicates", reactor->duplicates},
         {"headers_refused", reactor->headers_refused},
         {"body_bytes_in", reactor->bytes_in},

@@ -137,6 +137,26 @@ static PyObject *Reactor_drain_generation(PyObject *self, PyObject *none)
     Py_RETURN_NONE;
 }
 
+static PyObject *Reactor_park(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned most_ms;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "I", &most_ms))
+        return NULL;
+    reactor->park.most_ms = most_ms;
+    Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_hold(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned ms;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "I", &ms))
+        return NULL;
+    park_hold(reactor, ms);
+    return PyBool_FromLong(log_idle(reactor->log));
+}
+
 static PyObject *Reactor_tell_settled(PyObject *self, PyObject *none)
 {
     struct reactor *reactor = reactor_of(self);
@@ -197,6 +217,8 @@ PyMethodDef reactor_replica_methods[] = {
     {"load_group", Reactor_load_group, METH_VARARGS, NULL},
     {"replicated", Reactor_replicated, METH_VARARGS, NULL},
     {"drain_generation", Reactor_drain_generation, METH_NOARGS, NULL},
+    {"park", Reactor_park, METH_VARARGS, NULL},
+    {"hold", Reactor_hold, METH_VARARGS, NULL},
     {"tell_settled", Reactor_tell_settled, METH_NOARGS, NULL},
     {"fence", Reactor_fence, METH_NOARGS, NULL},
     {"send_group", Reactor_send_group, METH_VARARGS, NULL},

@@ -1,7 +1,10 @@
 """A ring of three real brokers grows to four under load and shrinks, whoever dies meanwhile."""
 
+import http.client
+import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +62,41 @@ class Load:
         until("events of every key", lambda: self.acknowledged > before + 80)
 
 
+class Plain:
+    """HTTP without a producer's library: several clients, each at one broker, that send nothing
+    again, and what they are answered."""
+
+    CLIENTS = 12
+
+    def __init__(self, cluster: JoinedCluster) -> None:
+        self.statuses: Counter[int] = Counter()
+        self._end = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(cluster.endpoints[at % 3], at), daemon=True)
+            for at in range(self.CLIENTS)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, endpoint: str, at: int) -> None:
+        connection = http.client.HTTPConnection(endpoint, timeout=30)
+        for number in itertools.count(at):
+            if self._end.is_set():
+                break
+            connection.request("POST", f"/v1/topic/plain/messages?partitionKey=k{number}", b"x")
+            response = connection.getresponse()
+            response.read()
+            self.statuses[response.status] += 1
+            time.sleep(0.002)  # The machine has other things to do.
+        connection.close()
+
+    def end(self) -> None:
+        self._end.set()
+        for thread in self._threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in self._threads)
+
+
 def everything(cluster: JoinedCluster, load: Load) -> None:
     """From the start, through each broker: each event once, in the order of its key."""
     for endpoint in cluster.endpoints:
@@ -90,6 +128,7 @@ def test_three_become_four(cluster: JoinedCluster, killed: int | None) -> None:
     net, _, last = cluster.hosts[-1].rpartition(".")
     load = Load(cluster)
     load.goes_on()
+    plain = Plain(cluster) if killed is None else None
     fourth = cluster.join(f"{net}.{int(last) + 1}")
     cluster.wait_ready([fourth])
     at = cluster.endpoints[1]
@@ -103,6 +142,9 @@ def test_three_become_four(cluster: JoinedCluster, killed: int | None) -> None:
     assert grown.returncode == 0, grown.stdout + grown.stderr
     load.goes_on()
     load.end()
+    if plain is not None:  # Who leads what changes without an answer that needs code.
+        plain.end()
+        assert plain.statuses.keys() == {200} and plain.statuses[200] > 500, plain.statuses
     for broker in range(4):
         until(f"broker {broker} sees it", lambda broker=broker: routes(cluster, broker) == FOUR)
         cluster.wait_in_sync(broker)

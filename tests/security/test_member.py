@@ -22,6 +22,9 @@ from barco.protocol.replication import Message
 from barco.workers.http.base.status_schema import STATUS
 from barco.workers.http.handlers.standing import of_itself
 
+NOT_WRITTEN = {421, 429, 503, 507}
+"""Promise D4: such an event is never seen, so it may be sent again to somebody else."""
+
 SHARD = STATUS["properties"]["shards"]["items"]
 
 
@@ -38,9 +41,12 @@ class Acknowledged:
         def one() -> bool:
             value, self.tried = str(self.tried), self.tried + 1
             for member in among:
-                if member.produce(value, timeout=10.0) == 200:
+                status = member.produce(value, timeout=10.0)
+                if status == 200:
                     self.acknowledged.append(value)
                     return True
+                if status not in NOT_WRITTEN:
+                    return False  # Nobody knows: at the next one it might be stored again.
             return False
 
         for _ in range(count):

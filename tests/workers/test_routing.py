@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,15 @@ class Ring:
                 return int(head.split()[1]), head.decode(), json.loads(body)
         raise AssertionError(f"no answer, only {got!r}")
 
+    def until(self, condition: Callable[[], bool]) -> None:
+        """All cores go on until it is so."""
+        for _ in range(5000):
+            if condition():
+                return
+            for core in self.cores:
+                core.turn()
+        raise AssertionError("it never was")
+
     def ask(self, core: Core, target: str, **more) -> tuple[int, str, dict]:
         return self.answer(self.produce(core, target, **more))
 
@@ -190,6 +200,42 @@ def test_a_stale_route_is_not_written_and_not_handed_on(ring):
     assert status == 503 and "Barco-Outcome: not-written" in head
     assert asked.reactor.stats()["handed_out"] == 0
     assert third.reactor.stats()["handed_in"] == 0
+
+
+def test_produces_wait_for_the_next_leader(ring):
+    """At who is to lead the slice, then, as another one is, where they came in, and again."""
+    taker, old = ring.cores[:2]
+    new = Core(old.root, 2, 1)
+    assert new.shard == old.shard
+    ring.cores.append(new)
+    for core in ring.cores:
+        core.reactor.park(4000)
+    ring.connect(taker, old)
+    assert old.reactor.hold(3000), "nothing is under way"
+    target = f"?partitionKey={key_of(old.shard)}"
+    clients = [ring.produce(taker, target, body=b"%d" % n) for n in range(3)]
+    ring.until(lambda: old.reactor.stats()["calls_waiting"] == 3)
+    old.reactor.fence()
+    old.route(old, new.peer)
+    ring.until(lambda: old.reactor.stats()["calls_given_back"] == 6)  # It was asked again.
+    ring.connect(taker, new)
+    ring.until(lambda: new.reactor.stats()["calls_waiting"] == 3)
+    assert taker.reactor.stats()["calls_waiting"] == 0
+    new.open()
+    answers = [ring.answer(client) for client in clients]
+    assert [status for status, _, _ in answers] == [200, 200, 200]
+    assert {body["startOffset"] for _, _, body in answers} == {"0", "1", "2"}
+    assert old.reactor.stats()["events"] == 0 and new.reactor.stats()["events"] == 3
+
+
+def test_nobody_leads_for_too_long(ring):
+    taker = ring.cores[1]
+    taker.reactor.park(200)
+    began = time.monotonic()
+    status, head, _ = ring.ask(taker, f"?partitionKey={key_of(2)}")
+    assert status == 503 and "Barco-Outcome: not-written" in head
+    assert time.monotonic() - began >= 0.2
+    assert taker.reactor.stats()["calls_given_up"] == 1
 
 
 def test_a_link_that_breaks_leaves_the_outcome_unknown(ring):

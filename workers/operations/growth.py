@@ -64,9 +64,11 @@ class Growth:
         driver: StepTaker,
         siblings: SiblingsLike,
         refusal: Callable[[int, int], Awaitable[str]],
+        hush: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """refusal: why the range here can not be taken in by one, by that one's leader and token;
-        empty: it can (`handovers`)."""
+        empty: it can (`handovers`). hush: what comes waits, and what came is answered
+        (`ReplicaHost.hush`)."""
         self._options = options
         self._service = service
         self._desk = service.target
@@ -78,6 +80,7 @@ class Growth:
         self._possible: tuple[Gid, float] | None = None
         """Of which generation a step was first possible, and since when."""
         self._refusal, self._refused = refusal, ""
+        self._hush = hush
         self._me = int(options.process[0])
 
     def kick(self) -> None:
@@ -113,6 +116,10 @@ class Growth:
         before = self._posted
         if before is not None and before[0] == gid and now - before[1] < AGAIN_SECONDS:
             return None
+        if self._hush is not None:
+            await self._hush()
+            if step != self.step(target):
+                return None
         self._posted = (gid, now)
         log.info("a step to target %d: %s", target.version, step)
         self._driver.post(event)

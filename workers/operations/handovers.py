@@ -69,17 +69,18 @@ class HandOvers:
         journal: Callable[[], KnownLineage | None],
         leads: Callable[[], Generation | None],
         taught: Callable[[Generation, Successor, frozenset[int]], None],
+        hush: Callable[[], Awaitable[None]] | None = None,
         state_bytes_max: int,
         voices: Callable[[Iterable[int]], frozenset[int]] = frozenset,
     ) -> None:
         """token, peer: of the own process. `committed`: of what the core
         has. `leads`: the generation that is led here, if one is.
-        `taught`: two have said the same. `voices`: whose word counts. state_bytes_max: of what a
-        generation begins with."""
+        `taught`: two have said the same; `hush`: before that, what comes waits. `voices`: whose
+        word counts. state_bytes_max: of what a generation begins with."""
         self._token, self._peer, self._store, self._reactor = token, peer, store, reactor
         self._ranges, self._siblings = ranges, siblings
         self._journal, self._leads, self._taught = journal, leads, taught
-        self._voices = voices
+        self._voices, self._hush = voices, hush
         self._committed, self._state_bytes_max = committed, state_bytes_max
         self._kick = asyncio.Event()
         self._hinted: Gid | None = None
@@ -208,7 +209,7 @@ class HandOvers:
                 for ordinal, told in (task.result() for task in done):
                     if told is not None and told[0].gid == gid:
                         note_told(said, told, ordinal)
-                if self._learn(said):
+                if await self._learn(said):
                     return True
         finally:
             for task in tasks:
@@ -222,11 +223,13 @@ class HandOvers:
             return ordinal, unpack(await self._siblings.call(peer, "handed", args, ANSWER_SECONDS))
         return ordinal, None
 
-    def _learn(self, said: list[tuple[Told, set[int]]]) -> bool:
+    async def _learn(self, said: list[tuple[Told, set[int]]]) -> bool:
         for (parent, value), ordinals in said:
             voices = self._voices(ordinals & {member.ordinal for member in parent.members})
             if value.kind is Kind.HANDOFF and len(voices) >= min(VOICES, len(parent.members)):
                 log.info("%s was handed to this range, up to group %d", parent.gid, value.tail)
+                if self._hush is not None:
+                    await self._hush()
                 self._taught(parent, value, voices)
                 return True
         return False

@@ -148,7 +148,7 @@ class HandOff:
 
     def connect(self, peer: int) -> None:
         """Connects in the background, unless there is a connection or an attempt already; until it
-        stands, calls for it answer 503."""
+        stands, calls for it wait."""
         task = self._tasks.get(peer)
         if self._closed or not self._wanted(peer):
             return

@@ -2,6 +2,7 @@
 
 import logging
 
+from barco import limits
 from barco._native import Reactor
 from barco.errors import OperatorError
 from barco.model.options import WorkerOptions
@@ -99,6 +100,8 @@ def make_reactor(options: WorkerOptions, session: int) -> Reactor:
     for name in filter(None, hosts):
         reactor.add_host(name)
     reactor.take_headers(options.headers)
+    if options.ring_size > 1:
+        reactor.park(int(1000 * limits.PRODUCE_WAIT_SECONDS))
     if options.access.get("required"):
         reactor.set_access(None)  # Closed until who may do what has been heard.
     return reactor

@@ -32,6 +32,7 @@ class Gauge(NamedTuple):
 GAUGES = {
     "answer_bytes": Gauge("Bytes of answers that their clients have not taken yet."),
     "body_memory_bytes": Gauge("Memory of request bodies under way."),
+    "calls_waiting": Gauge("Produces that wait for the next leader of their slice."),
     "commit_marks": Gauge("Commits remembered: the last of each writer, topic and slice."),
     "connection_bytes": Gauge("Memory of what was received and is to be sent."),
     "connections": Gauge("Connections that are open.", name="connections_open"),
@@ -95,6 +96,9 @@ COUNTERS = {
     "acknowledgement_bytes": "Bytes of acknowledgements for groups that were taken as they came.",
     "body_bytes_in": "Bytes of request bodies.",
     "bytes_out": "Bytes sent to clients and siblings.",
+    "calls_given_back": "Produces given back to the sibling that had handed them over.",
+    "calls_given_up": "Produces that waited too long for the next leader of their slice.",
+    "calls_waited": "Produces that waited for the next leader of their slice.",
     "chunks": "Chunks written.",
     "connections_idle_closed": "Connections that were closed as idle, for new ones.",
     "connections_refused": "Connections refused with 503, as all others were busy.",

@@ -54,6 +54,12 @@ from barco.workers.watched import watched
 RESIGN_SECONDS = 4.0
 """For the next in line to take over, at a stop; who is in sync needs a tenth of a second."""
 
+HUSH_SECONDS = 0.1
+"""For what came before a step to be answered."""
+
+HOLD_MS = 500
+"""What comes waits so long for the end of a generation; it is mostly there in a tenth of that."""
+
 SEAL_SECONDS = 1.0
 """For the last append, where nobody takes over."""
 
@@ -195,6 +201,7 @@ class ReplicaHost:
             journal=self._kin.journal,
             leads=lambda: driver.generation if driver.leading else None,
             taught=lambda *told: driver.post(ev.Taught(*told)),
+            hush=self.hush,
             voices=self._service.voices.of,
             state_bytes_max=state_bytes_max(options),
         )
@@ -281,6 +288,12 @@ class ReplicaHost:
         """Of the newest generation known."""
         generation = self.driver.generation
         return generation.gid.epoch if generation is not None else 1
+
+    async def hush(self) -> None:
+        """Before this process ends its own generation: from now on produces wait, and those that
+        came before are answered, so that nobody's outcome is unknown. If that takes long it is not
+        waited for: whoever has to know is told at the fence."""
+        await self._turns.until(lambda: self._reactor.hold(HOLD_MS), HUSH_SECONDS)
 
     async def leave(self) -> None:
         """Before an orderly stop: somebody else leads from now on, or the log gets its last word,

@@ -4,7 +4,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from faultlab.ring import KEYS, Ring
@@ -41,8 +41,8 @@ class Prober:
         self._stopping = threading.Event()
         self._keys = KEYS if slices else KEYS[:: ring.placement.slices_per_range]
         self._acks: dict[int, list[float]] = {at: [] for at in range(len(self._keys))}
-        self._answers: list[tuple[float, float, str]] = []
-        """When each request was answered, how long that took, and how."""
+        self._answers: list[tuple[float, float, str, int]] = []
+        """When each request was answered, how long that took, how, and of which range."""
         self._threads = [
             threading.Thread(target=self._run, args=(at, key, node.port), daemon=True)
             for at, key in enumerate(self._keys)
@@ -60,12 +60,12 @@ class Prober:
                 wire = wire or Wire(address, TIMEOUT_S)
                 answer, now = wire.call("POST", target, b"x"), time.monotonic()
                 told = answer.headers.get("barco-outcome", "")
-                self._answers.append((now, now - began, f"{answer.status} {told}".strip()))
+                self._answers.append((now, now - began, f"{answer.status} {told}".strip(), at))
                 if answer.status == 200:
                     self._acks[at].append(now)
             except (OSError, EOFError) as error:
                 now = time.monotonic()
-                self._answers.append((now, now - began, type(error).__name__))
+                self._answers.append((now, now - began, type(error).__name__, at))
                 if wire is not None:
                     wire.close()
                 wire = None
@@ -85,15 +85,15 @@ class Prober:
             found.append(max(gaps, default=Gap(until - since, at, since)))
         return found
 
-    def took(self, since: float, until: float) -> list[float]:
-        """Seconds of each request that was acknowledged in this time."""
-        answers = self._answers[:]
-        return [took for at, took, how in answers if since <= at <= until and how == "200"]
+    def took(self, since: float, until: float, but: Container[int] = ()) -> list[float]:
+        """Seconds of each request that was acknowledged in this time, but those of some ranges."""
+        answers = [each for each in self._answers[:] if since <= each[0] <= until]
+        return [took for _, took, how, of in answers if how == "200" and of not in but]
 
     def answered(self, since: float) -> Counter[str]:
         """How often each answer was given since then: its status, and what it says of the event;
         or the error."""
-        return Counter(how for at, _, how in self._answers[:] if at >= since)
+        return Counter(how for at, _, how, _ in self._answers[:] if at >= since)
 
     def await_all(self, until: float) -> bool:
         """Whether each range has been written once more, at the latest at this time."""

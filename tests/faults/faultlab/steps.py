@@ -6,6 +6,7 @@ and the longest wait of each slice in a whole growth has both.
 """
 
 import calendar
+import itertools
 import json
 import re
 import time
@@ -47,6 +48,8 @@ class Costs:
     """Seconds of each request that was answered with 200, before the growth."""
     during: list[float] = field(default_factory=list)
     """In the second after each step."""
+    beside: list[float] = field(default_factory=list)
+    """The same, of slices that no step of that time has kept waiting."""
     leading: list[float] = field(default_factory=list)
     """For each growth: from the last new process that was ready, to the last new leader."""
     statuses: Counter[str] = field(default_factory=Counter)
@@ -54,7 +57,7 @@ class Costs:
 
     def add(self, other: "Costs") -> None:
         """Together with another ring's."""
-        for name in ("split", "moved", "before", "during", "leading"):
+        for name in ("split", "moved", "before", "during", "beside", "leading"):
             getattr(self, name).extend(getattr(other, name))
         self.statuses.update(other.statuses)
 
@@ -64,10 +67,12 @@ class Costs:
             return " / ".join(f"{value:.3f}" for value in shares) + f" s of {len(values)}"
 
         before, during = percentile(self.before, 0.99), percentile(self.during, 0.99)
+        beside = percentile(self.beside, 0.99)
         return (
             f"a slice that splits waited p50/p99/max {three(self.split)}; one that moves"
             f" {three(self.moved)}; produce p50/p99/max before {three(self.before)}, in a step"
-            f" {three(self.during)}, p99 {during / max(before, 1e-9):.1f} times; ready to leading"
+            f" {three(self.during)}, p99 {during / max(before, 1e-9):.1f} times; of other slices"
+            f" {three(self.beside)}, {beside / max(before, 1e-9):.1f} times; ready to leading"
             f" {three(self.leading)}; answers {dict(self.statuses)}"
         )
 
@@ -76,7 +81,7 @@ def look(costs: Costs, root: Path, prober: Prober, began: float) -> None:
     """Add a growth that began at this moment (monotonic) and is over."""
     now = time.monotonic()
     offset = time.time() - now
-    ready, leads = [began], [began]
+    ready, leads, steps = [began], [began], list[Step]()
     for at, message in _lines(root):
         since = at - offset
         if since < began:
@@ -86,10 +91,16 @@ def look(costs: Costs, root: Path, prober: Prober, began: float) -> None:
         elif message.startswith("leading epoch"):
             leads.append(since)
         elif (step := _step(at, message)) is not None:
+            steps.append(step)
             gaps = prober.gaps(since, min(since + STEP_S, now))
             waits = [gap.seconds for gap in gaps if gap.at in step.slices]
             (costs.split if step.splits else costs.moved).extend(waits)
             costs.during += prober.took(since, since + BESIDE_S)
+    for step in steps:
+        near = [each.slices for each in steps if abs(each.at - step.at) < STEP_S]
+        since = step.at - offset
+        but = frozenset(itertools.chain.from_iterable(near))
+        costs.beside += prober.took(since, since + BESIDE_S, but)
     costs.before += prober.took(began - STEP_S, began)
     last = max(leads)
     costs.leading.append(last - max(each for each in ready if each <= last))

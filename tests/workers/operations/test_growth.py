@@ -157,6 +157,22 @@ def test_a_range_is_split_at_the_border_that_is_wanted() -> None:
     assert lab.look() == []  # It is under way.
 
 
+def test_what_came_before_a_step_is_answered_before_it() -> None:
+    """A step that is none any more by then is not taken."""
+    lab, posted = four(), list[int]()
+    lab.want(1, 0, 1, 2, 3)
+
+    async def hush() -> None:
+        posted.append(len(lab.driver.posted))
+        if len(posted) == 1:
+            lab.driver.leading = False
+
+    lab.growth._hush = hush
+    assert lab.look() == [] and posted == [0]
+    lab.driver.leading = True
+    assert len(lab.look()) == 1 and posted == [0, 0]
+
+
 def test_other_members_are_a_move() -> None:
     lab = four(2)
     lab.want(1, 0, 1, 2, 3)

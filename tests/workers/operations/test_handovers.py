@@ -78,6 +78,7 @@ class Member:
         self.journal: KnownLineage | None = OPEN
         self.leads: Generation | None = None
         self.told: list[Any] = []
+        self.hushed: list[int] = []
         self.sizes = dict(SIZES)
         self.committed, self.has_begun = 3, True
         self.siblings = Siblings(
@@ -94,10 +95,14 @@ class Member:
             journal=lambda: self.journal,
             leads=lambda: self.leads,
             taught=lambda *told: self.told.append(told),
+            hush=self._hush,
             state_bytes_max=8 << 20,
         )
         self.server = RpcServer(self._operation, bytes_max=1 << 20)
         lab.paths[peer_of(process)] = self.path
+
+    async def _hush(self) -> None:
+        self.hushed.append(len(self.told))
 
     async def _operation(self, op: str, args: Any) -> Any:
         return await self.handovers.operations[op](args)
@@ -144,6 +149,7 @@ def test_two_members_word_is_taken(tmp_path: Path) -> None:
         lab.ring.hear(RIGHT, 4, handed=True)
         assert await lab.taker.handovers.look()
         assert lab.taker.told == [(RIGHT, GONE, frozenset({3, 2}))]
+        assert lab.taker.hushed == [0], "the machine proposes at once"
         # What is known is not asked again; nor by who does not lead what is before it.
         lab.taker.journal = HANDED
         assert not await lab.taker.handovers.look()
