@@ -9,7 +9,7 @@ import logging
 import queue
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypedDict, Unpack
 
@@ -117,6 +117,8 @@ class AsyncPipeline:
             )
         self.name = name
         self.options = PipelineOptions(**options)
+        if isinstance(self.options.start, Mapping) and len(sources) > 1:
+            raise ValueError("cursors to start at are those of one topic: read one")
         self._access = Access.of(endpoint, token)
         self._stopping = False
         self._running = False

@@ -311,9 +311,15 @@ class Engine:
                     ends = {"earliest": str(told["start"]), "latest": str(told["end"])}
                 except (KeyError, ValueError, TypeError) as error:
                     raise BadAnswerError(f"the slices of {topic}: {error!r}") from error
-                if key not in known:
+                if key in known:
+                    continue
+                try:
                     start = start_of(self._plan.start, key)
-                    known[key] = ends.get(start, start)
+                except KeyError:
+                    raise PipelineError(
+                        f"start has no cursor for {tuple(key)} of {topic}"
+                    ) from None
+                known[key] = ends.get(start, start)
 
     async def _slices(self, topic: str) -> Sequence[Mapping[str, Any]]:
         return await self._admin.slices(topic)

@@ -2,11 +2,12 @@
 // Nothing is asked of anybody else, no text becomes markup, and what it does not know it does not show.
 
 import { ring, spans } from "/console/ring.js";
-import { chart, count, bytes, duration, element, fill, table, when } from "/console/draw.js";
+import { chart, count, bytes, duration, element, fill, parse, table, textOf, when } from "/console/draw.js";
 
 const PAUSE_MS = 2000;
 const HISTORY = 1800; // Looks that are kept: an hour.
 const EVENTS_MAX = 500;
+const READ_BYTES = 262144; // Of a slice, at a time.
 const STAGES = {
   receive: "receive: a request's body",
   gather: "gather: until a group is built",
@@ -17,6 +18,7 @@ const STAGES = {
 };
 const ALL = "all brokers";
 const NAME = /^[A-Za-z0-9_.-]{1,127}$/;
+const TIME = /^\d{4}-\d{2}-\d{2}/; // Date.parse takes a cursor, and "12", for days of 2001.
 
 const main = document.getElementById("main");
 const history = []; // {at, brokers: {ordinal: figures}}
@@ -292,10 +294,11 @@ function topicsPage() {
   filter.addEventListener("input", draw);
   const update = async () => {
     const now = { at: performance.now() / 1000, topics: (await ask("/v1/topics")).topics };
-    const earlier = Object.fromEntries((before?.topics ?? []).map((each) => [each.topic, each.events]));
+    const earlier = new Map((before?.topics ?? []).map((each) => [each.topic, each.events]));
     topics = now.topics.map((each) => ({
       ...each,
-      rate: each.topic in earlier ? Math.max(0, each.events - earlier[each.topic]) / (now.at - before.at) : null,
+      rate: earlier.has(each.topic)
+        ? Math.max(0, each.events - earlier.get(each.topic)) / (now.at - before.at) : null,
     }));
     before = now;
     draw();
@@ -403,7 +406,7 @@ function placeOf(text) {
   if (given === "" || given === "earliest" || given === "latest" || given.startsWith("timestamp:")) {
     return given || "earliest";
   }
-  const time = Date.parse(given);
+  const time = TIME.test(given) ? Date.parse(given) : NaN;
   return Number.isNaN(time) ? given : `timestamp:${time * 1000}`;
 }
 
@@ -448,29 +451,40 @@ function topicPage(topic, options) {
   const draw = () => {
     const [inKey, inValue] = [key.value.toLowerCase(), text.value.toLowerCase()];
     const kept = found.filter((each) =>
-      String(each.key ?? "").toLowerCase().includes(inKey) && each.shown.toLowerCase().includes(inValue));
+      (each.key ?? "").toLowerCase().includes(inKey) && each.shown.toLowerCase().includes(inValue));
+    const headed = kept.some((each) => each.headers);
     said.textContent = `${count(kept.length)} of ${count(found.length)} events that were read`;
     fill(rows, [
       table(
-        ["time", "slice", "#offset", "key", "value"],
+        ["time", "slice", "#offset", "key", "value", ...(headed ? ["headers"] : [])],
         kept.slice(0, EVENTS_MAX).map((each) => [
           when(each.timestamp), each.slice, each.offset,
-          element("span", { title: String(each.key ?? "") }, each.key ?? "–"),
-          each.shown.length > 2000 ? `${each.shown.slice(0, 2000)} …` : each.shown,
+          element("span", { title: each.key ?? "" }, each.key ?? "–"),
+          short(each.shown), ...(headed ? [short(each.headers)] : []),
         ]),
-        { 3: "key", 4: "value" },
+        { 3: "key", 4: "value", 5: "value" },
       ),
     ]);
   };
 
-  const read = async (one, cursor, number) => {
+  const read = async (one, cursor) => {
     const answer = await ask(
-      `/v1/topic/${topic}/slices/${one.token}/${one.rangeIndex}/events?from=${encodeURIComponent(cursor)}&maxBytes=262144`,
+      `/v1/topic/${topic}/slices/${one.token}/${one.rangeIndex}/events?from=${encodeURIComponent(cursor)}&maxBytes=${READ_BYTES}`,
       { headers: { Accept: "application/x-ndjson" }, raw: true },
     );
     const at = answer.headers.get("Barco-Next-Cursor") ?? cursor;
     const lines = answer.status === 200 ? (await answer.text()).split("\n").filter(Boolean) : [];
-    return { next: at, events: lines.slice(0, number).map((line) => eventOf(line, one)) };
+    return { next: at, events: lines.map((line) => eventOf(line, one)) };
+  };
+
+  // The last events of a slice: of large ones fewer than asked for, and never without the newest.
+  const readNewest = async (one, number) => {
+    const [first, end] = [BigInt(one.startOffset), BigInt(one.endOffset)];
+    for (let most = number; ; most = Math.ceil(most / 4)) {
+      const start = end - BigInt(most) > first ? end - BigInt(most) : first;
+      const part = await read(one, `00000000-${start.toString(16).padStart(16, "0")}`);
+      if (most === 1 || BigInt(`0x${part.next.slice(9)}`) >= end) return part;
+    }
   };
 
   const wanted = () => listed.filter((each) => slice.value === "all" || each.name === slice.value);
@@ -499,12 +513,9 @@ function topicPage(topic, options) {
     const place = placeOf(from.value);
     next = {};
     const told = await Promise.allSettled(some.map(async (one) => {
-      const newest = BigInt(one.endOffset) - BigInt(place === "newest" ? number : 0);
-      const start = BigInt(one.startOffset) > newest ? BigInt(one.startOffset) : newest;
-      const cursor = place === "newest" ? `00000000-${start.toString(16).padStart(16, "0")}` : place;
-      const part = await read(one, cursor, place === "newest" ? EVENTS_MAX : share);
+      const part = place === "newest" ? await readNewest(one, number) : await read(one, place);
       next[one.name] = place === "newest" ? part.next : one.end;
-      return part.events;
+      return place === "newest" ? part.events : part.events.slice(0, share);
     }));
     const failed = told.find((each) => each.status === "rejected");
     found = told.flatMap((each) => each.value ?? []).sort(newestFirst).slice(0, number);
@@ -514,7 +525,7 @@ function topicPage(topic, options) {
 
   const follow = async () => {
     const more = await Promise.allSettled(wanted().map(async (one) => {
-      const told = await read(one, next[one.name] ?? one.end, EVENTS_MAX);
+      const told = await read(one, next[one.name] ?? one.end);
       next[one.name] = told.next;
       return told.events;
     }));
@@ -573,11 +584,15 @@ function isJson(text) {
   }
 }
 
+const short = (text) => (text.length > 2000 ? `${text.slice(0, 2000)} …` : text);
+
 function eventOf(line, one) {
-  const told = JSON.parse(line);
-  const value = told.value;
-  const shownValue = typeof value === "string" ? value : JSON.stringify(value);
-  return { ...told, slice: one.name, shown: shownValue ?? "null" };
+  const told = parse(line);
+  const headers = Object.entries(told.headers ?? {}).map(([name, value]) => `${name}: ${textOf(value)}`);
+  return {
+    ...told, slice: one.name, shown: textOf(told.value),
+    key: told.key === null ? null : textOf(told.key), headers: headers.join("; "),
+  };
 }
 
 function usersPage() {

@@ -35,6 +35,20 @@ export function table(columns, rows, classes = {}) {
   ]);
 }
 
+// An event as a line of JSON. A number of its value that this language would round stays as it was
+// written, where the browser can do that.
+export function parse(line) {
+  const event = JSON.parse(line, (_, value, { source } = {}) =>
+    typeof value === "number" && JSON.rawJSON && source !== undefined && source !== String(value)
+      ? JSON.rawJSON(source) : value);
+  return { ...event, timestamp: Number(event.timestamp?.rawJSON ?? event.timestamp) };
+}
+
+// Of a key or a value: bytes that are no text came as {"base64": ...}.
+export function textOf(value) {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 export function count(number) {
   if (number === null || number === undefined) return "–";
   return Math.round(number).toLocaleString("en");

@@ -1,6 +1,8 @@
 // Shows a topic's events as they come, on from the last id when the connection ends. With fetch()
 // rather than EventSource, which can show nobody's token. No text becomes markup.
 
+import { parse, textOf, when } from "/console/draw.js";
+
 const SHOWN = 200; // rows
 const AGAIN_MS = 1000;
 const at = (id) => document.getElementById(id);
@@ -22,9 +24,7 @@ async function listTopics() {
 
 function show(event) {
   const row = document.createElement("tr");
-  const value = typeof event.value === "string" ? event.value : JSON.stringify(event.value);
-  const time = new Date(event.timestamp / 1000).toISOString().slice(11, 23);
-  for (const text of [time, event.rangeIndex, event.offset, JSON.stringify(event.key), value]) {
+  for (const text of [when(event.timestamp), event.rangeIndex, event.offset, JSON.stringify(event.key), textOf(event.value)]) {
     const cell = document.createElement("td");
     cell.textContent = text;
     row.append(cell);
@@ -50,15 +50,15 @@ async function hear(topic, from, last, stop) {
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) return last;
+    if (done) return;
     const events = (rest + value).split("\n\n");
     rest = events.pop();
     for (const text of events) {
       const lines = text.split("\n");
       const id = lines.find((line) => line.startsWith("id: "));
       const data = lines.find((line) => line.startsWith("data: "));
-      if (!id || !data) continue;
-      show(JSON.parse(data.slice(6)));
+      if (!id) continue; // A comment.
+      if (data) show(parse(data.slice(6)));
       last = id.slice(4);
       stop.last = last;
     }

@@ -103,14 +103,14 @@ static uint16_t read_producer(const struct conn *conn, const struct producer_hea
 static bool begins_with(const struct http1_slice *text, const char *lower, size_t len)
 {
     const struct http1_slice start = {text->p, (uint32_t)len};
-    return text->len > len && slice_is(&start, lower, len);
+    return text->len >= len && slice_is(&start, lower, len);
 }
 
 /* Barco-Header-NAME and, of CloudEvents in binary mode, ce-NAME. */
 static inline bool is_for_event(const struct http1_slice *name)
 {
     return name->len > 3 && ((name->p[2] == '-' && begins_with(name, "ce-", 3)) ||
-                             (name->len > 13 && name->p[12] == '-' &&
+                             (name->len >= 13 && name->p[12] == '-' &&
                               begins_with(name, "barco-header-", 13)));
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from joining import SECONDS, JoinedCluster, three
+from running import RunningBroker
 
 import barco
 
@@ -42,14 +43,14 @@ def until(cluster: JoinedCluster, path: str, seen: Callable[[Any], bool]) -> Any
     return told
 
 
-def page(cluster: JoinedCluster, place: str, tmp_path: Path) -> str:
+def page(endpoint: str, place: str, tmp_path: Path) -> str:
     """What a browser has made of the page after some seconds of its own time."""
     assert CHROMIUM is not None
     done = subprocess.run(
         [
             *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
             *(f"--user-data-dir={tmp_path / 'browser'}", "--virtual-time-budget=6000"),
-            f"http://{cluster.endpoints[0]}/console#{place}",
+            f"http://{endpoint}/console#{place}",
         ],
         capture_output=True,
         text=True,
@@ -101,14 +102,41 @@ def test_what_a_browser_shows(cluster: JoinedCluster, tmp_path: Path) -> None:
         read = 0
         while read < 30:
             read += len(consumer.poll(5.0))
-    shown = page(cluster, "ring", tmp_path)
+    shown = page(cluster.endpoints[0], "ring", tmp_path)
     assert "✓ All slices are written to three disks" in shown
     assert "replicate: on a follower's disk, p99" in shown and "broker 2</option>" in shown
     assert shown.count("leads, members") == 3, "a part of the ring for each range"
     assert all(f"<td>{host}</td>" in shown for host in cluster.hosts)
-    shown = page(cluster, "topic/t", tmp_path)
+    shown = page(cluster.endpoints[0], "topic/t", tmp_path)
     assert "30 of 30 events" in shown and "key-17" in shown
     assert "&lt;b&gt;bold" in shown and "<b>bold" not in shown, "no text becomes markup"
-    assert '<td class="number">30</td>' in page(cluster, "topics", tmp_path)
-    assert ">g</a>" in page(cluster, "groups", tmp_path)
-    assert "Move its positions" in page(cluster, "group/g", tmp_path)
+    assert '<td class="number">30</td>' in page(cluster.endpoints[0], "topics", tmp_path)
+    assert ">g</a>" in page(cluster.endpoints[0], "groups", tmp_path)
+    assert "Move its positions" in page(cluster.endpoints[0], "group/g", tmp_path)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium (Debian: apt-get install chromium)")
+def test_what_a_browser_shows_of_events_that_are_out_of_the_ordinary(
+    broker: RunningBroker, tmp_path: Path
+) -> None:
+    endpoint = f"127.0.0.1:{broker.port('discovery')}"
+    key = b"\xff\xfe"
+    with barco.Producer(endpoint) as producer:
+        producer.send("constructor", b"1").result(30)  # What every object of JavaScript has.
+        producer.send("odd", b'{"id": 12345678901234567890}', key, headers={"h": "<b>x</b>"})
+        producer.send("odd", b'"far"', key)
+        for number in range(12):
+            producer.send("large", b"%06d" % number + b"x" * 100_000, key)
+    shown = page(endpoint, "topics", tmp_path)
+    assert "constructor</a>" in shown and "3 topics" in shown
+    shown = page(endpoint, "topic/odd", tmp_path)
+    assert "2 of 2 events" in shown
+    assert '{"id":12345678901234567890}' in shown, "as it is stored, not rounded"
+    assert '{"base64":"//4="}' in shown and "[object" not in shown
+    assert "h: &lt;b&gt;x&lt;/b&gt;" in shown and "<b>x" not in shown
+    # More than one answer holds: the newest are there, whatever is left out.
+    shown = page(endpoint, "topic/large", tmp_path)
+    assert "000011x" in shown and "000000x" not in shown
+    # A cursor of digits is no day of the year 2001.
+    shown = page(endpoint, "topic/odd?from=00000001-0000000000000001&n=500", tmp_path)
+    assert '"far"' not in shown and ">far<" in shown and "12345678901234567890" not in shown

@@ -104,6 +104,7 @@ LONG = "x" * 16
         (b"1", {"ce-id": "100%"}),
         (b"1", {"ce-" + "n" * 200: "x"}),
         (b"1", {"Barco-Header-a": "%4"}),
+        (b"1", {"Barco-Header-": "x"}),
         (b"1", {"Barco-Header-" + "n" * 129: "x"}),
         (b"1", {"Barco-Header-a": "x" * (16 * KIB)}),
         (b"1", {"Barco-Header-a": "x" * (8 * KIB), "Barco-Header-b": "x" * (8 * KIB)}),

@@ -189,6 +189,8 @@ def test_how_far_it_is_counts_every_batch(
     assert {topic: len(each) for topic, each in done.positions.items()} == {"a": 8}
     again = pipe(broker).run(same, to_end=True)
     assert (again.read, again.positions) == (0, done.positions)
+    other = pipe(broker, "other", start=dict(done.positions["a"])).run(same, to_end=True)
+    assert other.read == 0, "where one name is another one may begin"
     produce(broker, 60, first=40)
     real, lost = StagedWrites.decide, []
 
@@ -291,6 +293,7 @@ def test_killed_between_the_steps(broker: RunningBroker, step: str) -> None:
 
 def test_what_is_wrong_is_said_at_once(broker: RunningBroker) -> None:
     where = endpoint(broker)
+    some = {(-(2**63), 0): "00000000-0000000000000000"}
     for wrong, words in (
         (lambda: barco.Pipeline("a", "a", "p", where), "does not write there"),
         (lambda: barco.Pipeline([], "b", "p", where), "at least one topic"),
@@ -298,6 +301,7 @@ def test_what_is_wrong_is_said_at_once(broker: RunningBroker) -> None:
         (lambda: barco.Pipeline("a", "b", "..", where), "no name of a pipeline"),
         (lambda: pipe(broker, start="ealiest"), "start is"),
         (lambda: pipe(broker, batch_seconds=-1), "not negative"),
+        (lambda: barco.Pipeline(["a", "c"], "b", "p", where, start=some), "those of one topic"),
     ):
         with pytest.raises(ValueError, match=words):
             wrong()
@@ -306,6 +310,8 @@ def test_what_is_wrong_is_said_at_once(broker: RunningBroker) -> None:
     with pytest.raises(TopicNotFoundError):
         pipe(broker).run(same, to_end=True)
     produce(broker, 1)
+    with pytest.raises(barco.PipelineError, match=r"no cursor for \(-\d+, 1\) of a"):
+        pipe(broker, start=some).run(same, to_end=True)
     with pytest.raises(ValueError, match="does not write there"):
         pipe(broker).run(lambda e: barco.Output(e.value, topic="a"), to_end=True)
     body = b'{"state": "prepared", "attempts": [], "rows": {}, "note": "mine"}'

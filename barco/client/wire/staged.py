@@ -80,6 +80,8 @@ class StagedWrites:
         self._left_out: dict[str, float] = {}
         self._missed: set[str] = set()
         """Who does not have all of the attempt that is under way."""
+        self._said = "not all were waited for"
+        """Why one of them has not, as it was told last."""
 
     def close(self) -> None:
         """Closes every connection."""
@@ -240,7 +242,9 @@ class StagedWrites:
             await asyncio.gather(*running, return_exceptions=True)
         if done < needed:
             self._ring = None
-            raise AgainError(f"cannot {what}: too few of {', '.join(holders)} have done it")
+            raise AgainError(
+                f"cannot {what}: too few of {', '.join(holders)} have done it ({self._said})"
+            )
 
     def _asked(self, holders: Holders, needed: int) -> list[str]:
         """Those that have everything so far; those that were waited for in vain only if needed."""
@@ -262,6 +266,7 @@ class StagedWrites:
         if answer is not None and answer.ok:
             return True
         self._missed.add(endpoint)
+        self._said = f"{endpoint}: {'no answer' if answer is None else answer.words}"
         if answer is None:
             self._left_out[endpoint] = time.monotonic() + LEFT_OUT_SECONDS
         elif answer.status not in (409, 421) and answer.status < 500:

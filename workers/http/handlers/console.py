@@ -59,7 +59,7 @@ class Console:
 
     async def file(self, request: Request) -> Response:
         """What the page is made of."""
-        return self._file(request.variables["file"], request)
+        return self._file(request.variables["file"] or "index.html", request)  # "/console/"
 
     def _file(self, name: str, request: Request) -> Response:
         found = self._files.get(name)
