@@ -31,17 +31,23 @@ class Closed(LocalCluster):
 
     asking: Sequence[int] = ()
     """Which ones."""
+    among: bool = False
+    """They take a broker's for a client's, too."""
 
     def write(self, brokers: int = 0) -> None:
         super().write(brokers)
         made = self.root / "certs"
         command = [self.python, "-P", "-m", "barco", "certs", "client", "app", "--dir", str(made)]
         subprocess.run(command, check=True, capture_output=True, timeout=60)
+        trusted = ("clients-ca", "ca") if self.among else ("clients-ca",)
+        (made / "trusted.crt").write_text(
+            "".join((made / f"{name}.crt").read_text() for name in trusted)
+        )
         for ordinal in range(SIZE):
             lines = f'\n[tls]\ncertificate = "{made}/broker-{ordinal}.crt"\n'
             lines += f'key = "{made}/broker-{ordinal}.key"\n'
             if ordinal in self.asking:
-                lines += f'client_ca = "{made}/clients-ca.crt"\n'
+                lines += f'client_ca = "{made}/trusted.crt"\n'
             with self.config(ordinal).open("a") as file:
                 file.write(f"{lines}\n[access]\nrequired = true\n")
             self.data(ordinal).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,10 +88,10 @@ class Closed(LocalCluster):
             return {}
 
 
-def closed_ring(root: Path, asking: Sequence[int] = ()) -> Closed:
+def closed_ring(root: Path, asking: Sequence[int] = (), *, among: bool = False) -> Closed:
     """On addresses that nobody else has, and not started."""
     net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
     hosts = tuple(f"{net}.{number + 1}" for number in range(SIZE))
-    found = Closed(root, hosts=hosts, tied=True, mutual=True, asking=asking)
+    found = Closed(root, hosts=hosts, tied=True, mutual=True, asking=asking, among=among)
     found.write()
     return found

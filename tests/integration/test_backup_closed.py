@@ -24,10 +24,10 @@ APP, LATER, LEFT = "barco_app", "barco_later", "barco_left"
 GRANTS = ["produce:t", "consume:t:g"]
 
 
-@pytest.fixture
-def ring(tmp_path: Path) -> Iterator[Closed]:
-    """It runs, with an administrator."""
-    found = closed_ring(tmp_path)
+@pytest.fixture(params=[False, True], ids=["tokens", "certificates"])
+def ring(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Closed]:
+    """It runs, with an administrator; maybe clients need certificates as well."""
+    found = closed_ring(tmp_path, EVERY if request.param else (), among=True)
     try:
         for ordinal in EVERY:
             found.start(ordinal)
@@ -81,7 +81,9 @@ def heard(ring: Closed, token: str) -> bool:
 
 def answers(ring: Closed, ordinal: int) -> bool:
     """Whether that broker is there, ready or not."""
-    link = http.client.HTTPSConnection(ring.hosts[ordinal], 9250, context=ring.context())
+    link = http.client.HTTPSConnection(
+        ring.hosts[ordinal], 9250, context=ring.context(ring.made("client-app"))
+    )
     try:
         link.request("GET", "/ready")
         return link.getresponse().status in (200, 503)

@@ -17,6 +17,8 @@ from reference.certificates import Files, authority, issued
 from running import RunningBroker
 
 import barco
+from barco.cli.shared.known import _ready
+from barco.config import Config
 from barco.errors import BarcoError
 
 GET = b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -355,6 +357,11 @@ def test_clients_with_certificates(tmp_path: Path) -> None:
                 pytest.raises(BarcoError),
             ):
                 admin.status()
+        # Who is restored beside it, and whose certificate is one of those, is told how it is.
+        tls = {"certificate": str(mine.certificate), "key": str(mine.key)}
+        config = Config().override("tls", **tls, client_ca=str(sealed.ca.certificate))
+        told = _ready(config, f"127.0.0.1:{sealed.broker.port('discovery')}")
+        assert told, "it would count as one that went on"
     finally:
         sealed.broker.end()
 

@@ -14,8 +14,10 @@ import yaml
 from barco import config as configuration
 from barco.config import Config
 from barco.kubernetes.pods import FIRST, pod_of
+from barco.workers.http.needs import NEEDS
 
 ROOM = Path(__file__).resolve().parents[2] / "packaging" / "kubernetes"
+FOLDERS = ("base", "io-uring", "closed")
 VERSIONS = ("1.29", "1.32", kubernetes_validate.latest_version())
 
 with_kubectl = pytest.mark.skipif(
@@ -55,7 +57,7 @@ def test_the_schemas_take_what_is_written(version: str) -> None:
 
 
 @with_kubectl
-@pytest.mark.parametrize("folder", ["base", "io-uring"])
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_the_schemas_take_what_is_applied(folder: str) -> None:
     documents = made(folder)
     for document in documents:
@@ -74,7 +76,37 @@ def test_the_schemas_take_what_is_applied(folder: str) -> None:
         "barco:0.1.0"
     }
     profile = pod["securityContext"]["seccompProfile"]
-    assert profile["type"] == {"base": "RuntimeDefault", "io-uring": "Localhost"}[folder]
+    assert profile["type"] == ("Localhost" if folder == "io-uring" else "RuntimeDefault")
+    for container in (*pod["initContainers"], *pod["containers"]):
+        known = set[str]()
+        for each in container.get("env", []):  # A name that comes later is not put in.
+            assert set(re.findall(r"\$\((\w+)\)", each.get("value", ""))) <= known, each
+            known.add(each["name"])
+        assert set(re.findall(r"\$\((\w+)\)", " ".join(container.get("args", [])))) <= known
+        volumes = {each["name"] for each in pod["volumes"]} | {"data"}
+        assert {each["name"] for each in container["volumeMounts"]} <= volumes
+
+
+@with_kubectl
+def test_closed_it_needs_no_leave_to_be_open_and_asks_for_what_needs_no_token() -> None:
+    pod = one(made("closed"), "StatefulSet")["spec"]["template"]["spec"]
+    (broker,) = pod["containers"]
+    assert "--insecure-allow-open" not in broker["args"]
+    before = one(made("base"), "StatefulSet")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [each for each in before if each != "--insecure-allow-open"] == broker["args"]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        asked = broker[probe]["httpGet"]
+        assert asked["scheme"] == "HTTPS" and NEEDS["GET", asked["path"]].open
+    config = configuration.load(ROOM / "closed" / "barco.toml", {})
+    assert config.access.required and config.tls.certificate and config.cluster.ca
+    assert config.cluster.tls_required and not config.tls.client_ca  # The kubelet has none.
+    base = configuration.load(ROOM / "base" / "barco.toml", {})
+    assert config.clients == base.clients and config.cluster.secret_file == base.cluster.secret_file
+    mounts = {each["mountPath"] for each in broker["volumeMounts"]}
+    paths = {each["name"]: each.get("value", "") for each in broker["env"]}
+    for path in (config.tls.key, config.cluster.key, config.cluster.ca, paths["BARCO_CA"]):
+        assert path.rpartition("/")[0] in mounts
+    assert paths["BARCO_TOKEN_FILE"].rpartition("/")[0] in mounts
 
 
 def test_a_slip_is_caught() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import barco
 from barco import config as configuration
 from barco.cli.shared.routes import sound_cut
-from barco.cli.shared.shown import own_access
+from barco.cli.shared.shown import own_access, own_files
 from barco.client.wire.access import Access, Tls
 from barco.client.wire.blocking import Link
 from barco.client.wire.discovery import join_endpoint
@@ -94,8 +94,10 @@ def _ready(config: Config, endpoint: str) -> Mapping[str, Any] | None:
     """What a broker answers to whom it does not know; None: nobody is there. Nothing secret is
     shown for it, so no certificate is looked at."""
     found: Mapping[str, Any] | None = None
+    own, key = own_files(config)
+    unchecked = Tls(checked=False, certificate=own, key=key)
     for sealed in (True, False) if config.tls.certificate else (False, True):
-        access = Access((endpoint,), tls=Tls(checked=False) if sealed else None)
+        access = Access((endpoint,), tls=unchecked if sealed else None)
         link = Link(access, endpoint, timeout_s=ASK_SECONDS)
         try:
             answer = link.exchange(Request("GET", "/ready"))

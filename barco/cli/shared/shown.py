@@ -8,6 +8,7 @@ import sys
 from barco.client.wire.access import HTTPS, Access, read_token
 from barco.config import Config, ca_default
 from barco.errors import ConfigError
+from barco.supervisor.files.credentials import file_named
 
 VARIABLE = "BARCO_TOKEN_FILE"
 
@@ -26,6 +27,13 @@ def token_in(path: str) -> str:
     return token
 
 
+def own_files(config: Config) -> tuple[str, str]:
+    """Certificate and key that this broker shows as a client: its own, where they need one."""
+    if not config.tls.client_ca:
+        return "", ""
+    return str(file_named(config.tls.certificate)), str(file_named(config.tls.key))
+
+
 def own_access(config: Config, endpoint: str) -> Access:
     """Of a command that has no option for it: with TLS where this broker's own ports have it, whom
     to trust in $BARCO_CA, and the token in $BARCO_TOKEN_FILE, if any. Where clients need a
@@ -33,9 +41,9 @@ def own_access(config: Config, endpoint: str) -> Access:
     token, tls = token_in(os.environ.get(VARIABLE, "")), config.tls
     if not tls.certificate:
         return Access.of(endpoint, token)
-    own = (tls.certificate, tls.key) if tls.client_ca else ("", "")
+    own, key = own_files(config)
     try:
-        access = Access.of(HTTPS + endpoint, token, ca=ca_default(), certificate=own[0], key=own[1])
+        access = Access.of(HTTPS + endpoint, token, ca=ca_default(), certificate=own, key=key)
         assert access.tls is not None, "it is https://"
         access.tls.context()
     except (OSError, ValueError) as error:

@@ -1,0 +1,31 @@
+"""What a command of a broker shows to others."""
+
+from pathlib import Path
+
+import pytest
+from reference.certificates import authority, issued
+
+from barco.cli.shared.shown import own_access
+from barco.config import Config
+from barco.errors import ConfigError
+
+
+def test_a_broker_s_own_certificate_may_be_a_credential_of_its_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ca = authority(tmp_path)
+    issued(tmp_path, ca, "barco_broker")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("BARCO_CA", str(ca.certificate))
+    monkeypatch.delenv("BARCO_TOKEN_FILE", raising=False)
+    files = {"certificate": "credential:broker.crt", "key": "credential:broker.key"}
+    config = Config().override("tls", **files, client_ca="credential:clients.crt")
+    access = own_access(config, "127.0.0.1:9250")
+    assert access.tls is not None
+    assert access.tls.certificate == str(tmp_path / "barco_broker.crt")
+    assert access.tls.key == str(tmp_path / "barco_broker.key")
+    plain = own_access(config.override("tls", client_ca=""), "127.0.0.1:9250")
+    assert plain.tls is not None and plain.tls.certificate == ""
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match="to ask 127.0.0.1:9250 with TLS"):
+        own_access(config, "127.0.0.1:9250")
