@@ -18,7 +18,7 @@ from typing import Any
 from barco import limits, settings_file
 from barco.addresses import bind_in_cluster, check_address, check_advertise, check_hosts
 from barco.errors import ConfigError
-from barco.model.options import COMPRESSIONS, ENGINES
+from barco.model.options import COMPRESSIONS, ENGINES, LINE_FORMATS, LINE_LEVELS
 from barco.sections import (
     PER_PROCESS,
     PORT_NAMES,
@@ -28,6 +28,7 @@ from barco.sections import (
     ClusterSection,
     DrainSection,
     LimitsSection,
+    LogSection,
     PortsSection,
     StorageSection,
     TlsSection,
@@ -49,6 +50,7 @@ class Config:
     limits: LimitsSection = field(default_factory=LimitsSection)
     storage: StorageSection = field(default_factory=StorageSection)
     drain: DrainSection = field(default_factory=DrainSection)
+    log: LogSection = field(default_factory=LogSection)
 
     def __post_init__(self) -> None:
         _check_broker(self)
@@ -363,8 +365,12 @@ def check_cluster_ports(config: Config, processes: int) -> None:
 
 
 def _check_storage(config: Config) -> None:
-    wanted, known = config.storage.compression, ", ".join(COMPRESSIONS)
-    _require(wanted in COMPRESSIONS, "storage.compression", wanted, f"must be one of {known}")
+    for key, wanted, known in (
+        ("storage.compression", config.storage.compression, COMPRESSIONS),
+        ("log.level", config.log.level, LINE_LEVELS),
+        ("log.format", config.log.format, LINE_FORMATS),
+    ):
+        _require(wanted in known, key, wanted, f"must be one of {', '.join(known)}")
 
 
 def _check_sizes(config: Config) -> None:

@@ -91,11 +91,39 @@ class Seldom:
         self._next, self._passed_over = now + self._seconds, 0
 
 
-def setup(stream: TextIO, level: int = logging.INFO) -> None:
-    """Send barco's log lines to `stream`, in the form that suits it."""
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(TerminalFormatter() if stream.isatty() else JsonFormatter())
+JSON = JsonFormatter()
+
+_settings = {"level": "info", "format": "auto"}
+"""Of this process, as `follow` had them last."""
+
+
+def setup(stream: TextIO) -> None:
+    """Send barco's log lines to `stream`, in the form that suits it, until `follow` is called."""
     logger = logging.getLogger("barco")
-    logger.handlers[:] = [handler]
-    logger.setLevel(level)
+    logger.handlers[:] = [logging.StreamHandler(stream)]
     logger.propagate = False
+    follow("info", "auto")
+
+
+def follow(level: str, format: str) -> str:
+    """From now on these; what is another now, in words. Section [log] of the configuration."""
+    before, after = dict(_settings), {"level": level, "format": format}
+    _settings.update(after)
+    logger = logging.getLogger("barco")
+    logger.setLevel(level.upper())
+    for handler in logger.handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setFormatter(TerminalFormatter() if for_people(handler.stream) else JSON)
+    changed = [name for name in after if after[name] != before[name]]
+    return "; ".join(f"log.{name} is {after[name]}" for name in changed)
+
+
+def level() -> str:
+    """The one that counts now, as `follow` takes it."""
+    return _settings["level"]
+
+
+def for_people(stream: TextIO) -> bool:
+    """Whether lines of there are text now, and not JSON."""
+    form = _settings["format"]
+    return stream.isatty() if form == "auto" else form == "text"

@@ -152,6 +152,14 @@ class StorageSection:
 
 
 @dataclass(frozen=True, slots=True)
+class LogSection:
+    """[log]: the lines that the broker's processes write to their standard error."""
+
+    level: str = _key("info", "from which level on: debug, info, warning or error")
+    format: str = _key("auto", "json, text, or auto: text for a terminal, else json")
+
+
+@dataclass(frozen=True, slots=True)
 class DrainSection:
     """[drain]: copies that a broker takes of the history of brokers that leave."""
 

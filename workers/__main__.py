@@ -7,7 +7,7 @@ import sys
 
 from barco import __version__
 from barco.errors import BarcoError, ConfigError
-from barco.log import setup
+from barco.log import follow, setup
 from barco.model.options import WorkerOptions
 from barco.workers.process.build import make_reactor, make_store, read_bytes
 from barco.workers.process.scheduling import ask_long_slices, pin
@@ -39,6 +39,7 @@ def main(arguments: list[str]) -> int:
     options = read_options()
     if options.version != __version__:
         raise ConfigError(f"worker {__version__} was started by supervisor {options.version}")
+    follow(options.log_level, "json")
     pin(options.core)
     ask_long_slices()
     bulk = open_bulk(options.engine, read_bytes(options))

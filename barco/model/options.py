@@ -22,6 +22,12 @@ from barco.types import Ordinal
 ENGINES = ("auto", "io_uring", "epoll")
 """The ways to wait for the kernel; `auto` takes io_uring where it is allowed."""
 
+LINE_LEVELS = ("debug", "info", "warning", "error")
+"""From which level on there are lines."""
+
+LINE_FORMATS = ("auto", "json", "text")
+"""auto: text for a terminal, else JSON."""
+
 COMPRESSIONS = ("lz4", "none")
 TIMESTAMPS = ("plausible", "any")
 """How a broker stores what it packs itself; batches that clients pack stay as they are."""
@@ -128,6 +134,8 @@ class WorkerOptions:
     segment_bytes: int
     compression: str = "lz4"
     """Of topics that have no setting of their own."""
+    log_level: str = "info"
+    """From which level on it writes lines, until it hears of another."""
     headers: bool = False
     """Whether events with headers or without a value may be stored: every broker reads them."""
     retention_seconds: float = 60.0

@@ -41,6 +41,7 @@ Supervisor to worker:
     {"type": "target", "ask": true}                 gossip tells another one: ask its keeper
     {"type": "tls", "tls": {...}}                   the certificate for connections to come, and
                                                     keys of tickets (`WorkerOptions.tls`)
+    {"type": "log", "level"}                        from which level on there are lines of the log
     {"type": "ask", "id", "op", "args": {...}}      for whoever leads slice 0; answered by one
                                                     "answer", and asked of one that is ready
     {"type": "headers", "taken"}                    whether events with headers or without a value
@@ -68,6 +69,7 @@ REPLY = "reply"
 CLUSTER = "cluster"
 PROCESSES = "processes"
 TLS = "tls"
+LOG = "log"
 ASK = "ask"
 HEADERS = "headers"
 DRAIN = "drain"

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from barco import config as configuration
 from barco import limits
 from barco.cluster.groups.groups import Groups
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.growing import Idle, next_starts
 from barco.cluster.ring.target import first_target
-from barco.config import Config
+from barco.config import Config, check_cluster_ports
 from barco.errors import BarcoError, ConfigError, ProtocolError
+from barco.log import follow
 from barco.model.options import WorkerOptions
 from barco.model.placement import ring_slices
 from barco.model.ranges import HeldRange, ProcessTable, flaw, to_plain
@@ -58,7 +58,7 @@ def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
             log.warning(refused)
         cluster = identity.ring_size > 1
         if cluster:
-            configuration.check_cluster_ports(config, table.numbers[-1] + 1)
+            check_cluster_ports(config, table.numbers[-1] + 1)
         leading = {held.number for held in table.owned_by(identity.member)}
         listeners = open_listeners(
             config.broker.bind,
@@ -129,7 +129,7 @@ class Broker:
             plan.config,
             read=self._read_again,
             wish=self._wisher.wish,
-            seal=self._seal_again,
+            take_up=self._take_up,
             notify=self._reloading,
         )
 
@@ -195,7 +195,7 @@ class Broker:
         if (what := flaw(table, identity.cut, identity.member)) is not None:
             raise ConfigError(f"no process for the range at {held.token}: {what}")
         if self._cluster is not None:
-            configuration.check_cluster_ports(config, table.numbers[-1] + 1)
+            check_cluster_ports(config, table.numbers[-1] + 1)
         made = table.holding(held.token)
         assert made is not None, "it has just been put there"
         public = made.members[0] == identity.member
@@ -285,8 +285,7 @@ class Broker:
         self._send([(worker, told) for worker in self._keepers if told])
 
     def _tell_own(self) -> None:
-        """To this broker's processes and to the other brokers: these are the processes now, and
-        these of them are ready."""
+        """To this broker's processes and to the others: these are the processes, and the ready."""
         if self._stop.is_set():
             return  # It takes leave, and they end one by one.
         endpoints = {str(n): text for n, text in self._listeners.shard_endpoints.items()}
@@ -465,10 +464,12 @@ class Broker:
         datadir.check_formatted(plan.data_dir, config, self._identity, self._table)
         return config
 
-    def _seal_again(self, config: Config) -> str:
-        said = self._seal.renew(config)
+    def _take_up(self, config: Config) -> str:
+        said = (self._seal.renew(config), follow(config.log.level, config.log.format))
         self._tell_tls(self._seal.told())
-        return said
+        told = {"type": messages.LOG, "level": config.log.level}
+        self._send([(worker, told) for worker in self._keepers])
+        return "; ".join(filter(None, said))
 
     def _tell_tls(self, told: dict[str, Any]) -> None:
         if told:

@@ -19,6 +19,7 @@ from typing import IO, Any
 import barco
 from barco import limits
 from barco.errors import ConfigError, CrashLoopError, OperatorError, ProtocolError
+from barco.log import level as log_level
 from barco.model.options import WorkerOptions
 from barco.model.ranges import ProcessTable
 from barco.protocol import messages
@@ -391,7 +392,6 @@ def worker_options(
     configuration asks for."""
     config = plan.config
     brokers = config.cluster.brokers
-    sockets = listeners.by_worker[worker]
     return WorkerOptions(
         version=barco.__version__,
         worker=worker,
@@ -407,6 +407,7 @@ def worker_options(
         disk_uuid=identity.disk_uuid,
         journals_named=noted[0],
         headers=noted[1],
+        log_level=log_level(),
         restored=plan.restored,
         ordinal=identity.ordinal,
         replaces=identity.replaces,
@@ -416,7 +417,7 @@ def worker_options(
         replication_port=config.ports.replication,
         shard_port=config.ports.shard,
         channel_fd=channel_fd,
-        listeners={name: [listener.fileno()] for name, listener in sockets.items()},
+        listeners={name: [each.fileno()] for name, each in listeners.by_worker[worker].items()},
         bind=machine.source_of(config),
         advertise=machine.advertised_by(config),
         clients=asdict(config.clients),

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, TextIO
 
 from barco.limits import LOG_LINE_BYTES_MAX
-from barco.log import terminal_line
+from barco.log import for_people, terminal_line
 
 log = logging.getLogger("barco.worker")
 
@@ -17,7 +17,6 @@ class LogRelay:
     def __init__(self, worker: int, stream: TextIO) -> None:
         self._worker = worker
         self._stream = stream
-        self._terminal = stream.isatty()
         self._rest = b""
         self.last_line = ""
         """The text of the last line: what a traceback ends with."""
@@ -47,7 +46,7 @@ class LogRelay:
             log.warning(text, extra={"worker": self._worker})
             return
         self.last_line = str(values.get("message", text))
-        if self._terminal:
+        if for_people(self._stream):
             text = _for_terminal(self._worker, values)
         # Written directly: it is a finished line of the worker's, not an event of ours.
         self._stream.write(text + "\n")

@@ -7,6 +7,7 @@
 #include "base/murmur3.h"
 #include "broker/access.h"
 #include "broker/route.h"
+#include "http/traceparent.h"
 #include "http/uri.h"
 
 #define PRODUCER_NAME_MAX 64
@@ -114,9 +115,12 @@ static inline bool is_for_event(const struct http1_slice *name)
                               begins_with(name, "barco-header-", 13)));
 }
 
-/* Headers of the event: those that were asked for, and those of CloudEvents. */
+/* Headers of the event: those that were asked for, those of CloudEvents, and its trace. */
 struct event_headers {
     struct headers_draft draft;
+    struct http1_slice trace, trace_state;
+    bool own_trace; /* it was asked for, in so many words */
+    bool traces;    /* more than one: then it is none */
     bool asked;
     bool wrong; /* one of CloudEvents' can be none; whether that matters is known at the end */
 };
@@ -139,7 +143,28 @@ static uint16_t add_header(struct reactor *reactor, const struct http1_slice *fi
         name[i] = c >= 'A' && c <= 'Z' ? c | 0x20 : c;
     }
     const struct header header = {name, room, len, (uint32_t)value_len};
+    to->own_trace |= len == 11 && memcmp(name, "traceparent", 11) == 0;
     return headers_add(&to->draft, &header) ? PROBLEM_NONE : PROBLEM_BAD_HEADER;
+}
+
+static bool add_plain(struct event_headers *to, const char *name, const struct http1_slice *value)
+{
+    const struct header header = {(const uint8_t *)name, (const uint8_t *)value->p,
+                                  (uint32_t)strlen(name), value->len};
+    return headers_add(&to->draft, &header);
+}
+
+/* Fields of a trace are added by whatever the request went through: what is wrong with them, or is
+ * too much beside the others, is left out and refuses nobody. */
+static void add_trace(struct reactor *reactor, struct event_headers *to)
+{
+    if (to->trace.p == NULL || to->traces || to->own_trace ||
+        !traceparent_valid(to->trace.p, to->trace.len))
+        return;
+    to->draft.out = reactor->headers_scratch;
+    if (add_plain(to, "traceparent", &to->trace) && to->trace_state.len > 0 &&
+        to->trace_state.len <= TRACESTATE_BYTES_MAX)
+        add_plain(to, "tracestate", &to->trace_state);
 }
 
 /* What CloudEvents say beside a body of several events is as ever: not looked at. Nor is it as long
@@ -187,10 +212,16 @@ static uint16_t read_headers(struct conn *conn, const struct http1_request *head
                     return PROBLEM_BAD_HEADER;
                 out->no_value = true;
             }
+            if (IS(name, "tracestate"))
+                event.trace_state = *value;
             break;
         case 11:
             if (IS(name, "producer-id"))
                 producer.id = *value;
+            if (IS(name, "traceparent")) {
+                event.traces |= event.trace.p != NULL;
+                event.trace = *value;
+            }
             break;
         case 12:
             if (IS(name, "content-type"))
@@ -220,6 +251,8 @@ static uint16_t read_headers(struct conn *conn, const struct http1_request *head
             break;
         }
     }
+    if (event.trace.p != NULL && out->content == CONTENT_EVENT)
+        add_trace(conn_reactor(conn), &event);
     const uint16_t problem = note_headers(conn_reactor(conn), &event, out);
     return problem != PROBLEM_NONE ? problem : read_producer(conn, &producer, out);
 }

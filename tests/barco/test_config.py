@@ -24,9 +24,9 @@ def test_nothing_has_to_be_configured() -> None:
     assert ports == (9250, 9251, 9252, 9253, 9255, 9256, 9300)
 
 
-def test_37_keys_each_explained() -> None:
+def test_39_keys_each_explained() -> None:
     keys = list(config.all_keys())
-    assert len(keys) == 37  # One more has to be worth it, and a line in tuning.md.
+    assert len(keys) == 39  # One more has to be worth it, and a line in tuning.md.
     assert all(len(key.doc) > 5 for key in keys)
     assert len({key.variable for key in keys}) == len(keys)
 
@@ -87,6 +87,8 @@ def test_lists_in_the_environment_have_commas() -> None:
         ("[storage]\nsegment_bytes = 134217729", "must be a multiple of 4096"),
         ("[storage]\nsegment_bytes = 1048576", "at least twice limits.request_bytes_max"),
         ("[storage]\ncompression = 'zstd'", "must be one of lz4, none"),
+        ("[log]\nlevel = 'loud'", "must be one of debug, info, warning, error"),
+        ("[log]\nformat = 'xml'", "must be one of auto, json, text"),
     ],
 )
 def test_what_is_refused(text: str, words: str, tmp_path: Path) -> None:

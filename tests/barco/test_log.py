@@ -9,7 +9,15 @@ import time
 import pytest
 
 from barco import limits
-from barco.log import JsonFormatter, Seldom, TerminalFormatter, setup
+from barco.log import (
+    JsonFormatter,
+    Seldom,
+    TerminalFormatter,
+    follow,
+    for_people,
+    level,
+    setup,
+)
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:
@@ -72,6 +80,24 @@ def test_setup_is_for_barco_only() -> None:
         logging.getLogger("barco").handlers.clear()
         logging.getLogger("barco").propagate = True
     assert [json.loads(line)["message"] for line in stream.getvalue().splitlines()] == ["hello"]
+
+
+def test_another_level_and_form_while_it_runs() -> None:
+    stream = io.StringIO()
+    setup(stream)
+    logger = logging.getLogger("barco.test")
+    try:
+        assert follow("info", "auto") == "" and level() == "info"
+        assert follow("error", "auto") == "log.level is error" and level() == "error"
+        logger.warning("not shown")
+        assert follow("debug", "text") == "log.level is debug; log.format is text"
+        logger.debug("shown", extra={"n": 1})
+        assert for_people(stream)
+    finally:
+        follow("info", "auto")
+        logging.getLogger("barco").handlers.clear()
+        logging.getLogger("barco").propagate = True
+    assert stream.getvalue()[8:] == " shown n=1\n" and not for_people(stream)
 
 
 def test_what_happens_often_is_one_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,7 @@
 """Events with headers or without a value, against a real broker."""
 
 import json
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -267,3 +268,41 @@ def test_the_library_and_the_commands(broker: RunningBroker) -> None:
         (None, None),
     ]
     assert "n=1  n=2" in barco("consume", "t", "--count", "3")
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+OTHER = TRACE.replace("b7ad", "c7ad")
+
+
+@pytest.mark.parametrize(
+    ("fields", "kept"),
+    [
+        ({"traceparent": TRACE}, {"traceparent": TRACE}),
+        ({"Traceparent": TRACE, "TraceState": "a=1"}, {"traceparent": TRACE, "tracestate": "a=1"}),
+        ({"traceparent": TRACE, "tracestate": "a" * 513}, {"traceparent": TRACE}),
+        ({"traceparent": TRACE, "Barco-Header-a": "b"}, {"a": "b", "traceparent": TRACE}),
+        ({"traceparent": TRACE, "Barco-Header-Traceparent": OTHER}, {"traceparent": OTHER}),
+        ({"traceparent": TRACE[:-1]}, None),
+        ({"traceparent": TRACE.upper()}, None),
+        ({"tracestate": "a=1"}, None),
+        ({"traceparent": TRACE, "Content-Type": NDJSON}, None),
+        ({"Barco-Header-a": "x" * (16 * KIB - 11), "traceparent": TRACE}, {"a": "x" * 16_373}),
+    ],
+)
+def test_the_trace_of_a_request(
+    broker: RunningBroker, fields: dict[str, str], kept: dict[str, str] | None
+) -> None:
+    """It is kept with an event of its own; what is wrong with it refuses nobody."""
+    assert send(broker, b"1", fields).status == 200
+    [line] = lines(broker)
+    assert line.get("headers") == kept
+
+
+def test_two_traces_are_none(broker: RunningBroker) -> None:
+    head = "POST /v1/topic/t/messages HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    head += f"traceparent: {TRACE}\r\ntraceparent: {OTHER}\r\nContent-Length: 1\r\n\r\n1"
+    with socket.create_connection(("127.0.0.1", broker.port("produce")), timeout=10) as link:
+        link.sendall(head.encode())
+        assert link.recv(64).startswith(b"HTTP/1.1 200 ")
+    [line] = lines(broker)
+    assert "headers" not in line

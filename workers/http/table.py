@@ -110,6 +110,7 @@ _TOPICS = (
         "All topics.",
         "administration",
         answers={200: "Topics."},
+        shape="topics",
     ),
     Route(
         "GET",
@@ -118,6 +119,7 @@ _TOPICS = (
         "One topic with its slices.",
         "administration",
         answers={200: "The topic.", 404: "No such topic."},
+        shape="topic",
     ),
     Route(
         "PUT",
@@ -163,6 +165,7 @@ _TOPICS = (
             415: "The body is not JSON.",
             503: "A worker is restarting.",
         },
+        shape="topic",
     ),
     Route(
         "DELETE",
@@ -182,6 +185,7 @@ _GROUPS = (
         "All groups.",
         "administration",
         answers={200: "Groups."},
+        shape="groups",
     ),
     Route(
         "GET",
@@ -190,6 +194,7 @@ _GROUPS = (
         "Members, positions and lag of a group.",
         "administration",
         answers={200: "The group.", 404: "No such group."},
+        shape="group",
     ),
     Route(
         "DELETE",

@@ -37,6 +37,7 @@ CONSOLE_ROUTES = (
         "How the cluster is, in words: headline, what is wrong, notes.",
         "administration",
         answers={200: "As this broker sees it."},
+        shape="health",
     ),
     Route(
         "GET",
@@ -45,6 +46,7 @@ CONSOLE_ROUTES = (
         "A few figures of each broker, as its processes count them.",
         "administration",
         answers={200: "Of each broker that is known; silent: processes that did not answer."},
+        shape="figures",
     ),
 )
 """Part of ROUTES."""

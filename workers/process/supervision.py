@@ -15,6 +15,7 @@ from barco.errors import (
     pack_error,
     unpack_error,
 )
+from barco.log import follow
 from barco.protocol import frame, messages
 
 REQUEST_SECONDS_MAX = 10.0
@@ -106,6 +107,8 @@ class Supervision:
             self.on_target(message.get("target"))
         elif kind == messages.TLS:
             self.on_tls(message["tls"])
+        elif kind == messages.LOG:
+            follow(message["level"], "json")  # The supervisor makes text of it, if it shall be.
         elif kind == messages.ASK:
             self._answering.add(answer := asyncio.create_task(self._answer(message)))
             answer.add_done_callback(self._answering.discard)

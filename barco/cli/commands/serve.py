@@ -151,6 +151,7 @@ def run(args: argparse.Namespace) -> int:
         return found if pod is None else pod.placed(found)
 
     config = read()
+    log.follow(config.log.level, config.log.format)
     if is_restored(data_dir):
         check_beside(data_dir, others_went_on(resolved(config)))
     plan = ServePlan(

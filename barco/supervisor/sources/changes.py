@@ -41,7 +41,9 @@ def changes(running: Config, listed: tuple[str, ...], found: Config) -> Changes:
 
 
 def _read_anew(key: Key, running: Config, found: Config) -> bool:
-    """Whether it names what a reload reads: a certificate in the place of another."""
+    """Whether it names what a reload reads: the log, a certificate in the place of another."""
+    if key.section == "log":
+        return True
     if key.section == "tls":
         return bool(running.tls.certificate and found.tls.certificate)
     named = key.dotted in ("cluster.ca", "cluster.certificate", "cluster.key")

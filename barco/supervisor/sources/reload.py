@@ -36,15 +36,15 @@ class Reloader:
         *,
         read: Callable[[], Config],
         wish: Callable[[Sequence[str]], Awaitable[str]],
-        seal: Callable[[Config], str] = lambda config: "",
+        take_up: Callable[[Config], str] = lambda config: "",
         notify: Callable[..., None],
     ) -> None:
         """read: the configuration as it is now, checked as at a start; called in a thread.
-        wish: the brokers of a longer list shall be in the cluster. seal: takes the certificate
-        of TLS as its files have it now. notify: tells systemd."""
+        wish: the brokers of a longer list shall be in the cluster. take_up: what counts at once:
+        the log, the certificate of TLS as its files have it now. notify: tells systemd."""
         self._running = running
         self._listed = running.cluster.brokers
-        self._read, self._wish, self._seal, self._notify = read, wish, seal, notify
+        self._read, self._wish, self._take_up, self._notify = read, wish, take_up, notify
         self._asked = asyncio.Event()
 
     def hang_up(self) -> None:
@@ -77,8 +77,8 @@ class Reloader:
         if change.added:
             brokers = found.cluster.brokers
             parts.append(f"cluster.brokers lists {len(brokers)}: {await self._wish(brokers)}")
-        if sealed := self._seal(found):
-            parts.append(sealed)
+        if taken_up := self._take_up(found):
+            parts.append(taken_up)
         if change.later:
             parts.append(f"only the next start takes up {', '.join(change.later)}")
         self._listed = found.cluster.brokers

@@ -3,7 +3,9 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 from twin import Broker, run
 
@@ -114,6 +116,46 @@ async def test_openapi_has_every_route() -> None:
     assert "/v1/topic/{topic}/messages" in document["paths"]
     names = [o["operationId"] for p in document["paths"].values() for o in p.values()]
     assert len(names) == len(set(names))
+
+
+@run
+async def test_answers_have_the_shapes_that_are_told() -> None:
+    """With every field that is told, and no other."""
+    broker = Broker()
+    document = (await broker.request("GET", "/openapi.json")).json
+    broker.produce("t", 0, b"1", b"2")
+    await broker.register("c", "t")
+    await broker.values("c")
+    await broker.commit("c")
+    broker.produce("t", 0, b"3")
+    recent = {"write": (5, [0, 3]), "whole": (0, [])}
+    broker.reactors[0].stats = lambda: {"events": 1, "stages_recent": recent}  # type: ignore
+    for path, template in (
+        ("/v1/health", "/v1/health"),
+        ("/v1/figures", "/v1/figures"),
+        ("/v1/topics", "/v1/topics"),
+        ("/v1/topics/t", "/v1/topics/{topic}"),
+        ("/v1/groups", "/v1/groups"),
+        ("/v1/groups/g", "/v1/groups/{group}"),
+    ):
+        answer = await broker.request("GET", path)
+        told = document["paths"][template]["get"]["responses"]["200"]["content"]
+        shape = told["application/json"]["schema"]["$ref"].removeprefix("#/components/schemas/")
+        jsonschema.validate(answer.json, closed(document["components"]["schemas"][shape]))
+        assert any(answer.json.values()), path
+
+
+def closed(schema: Any) -> Any:
+    """The same, of objects that have no other fields."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: closed(each) for name, each in schema.items()}
+    if isinstance(schema.get("properties"), dict):
+        made["additionalProperties"] = False
+        made["required"] = sorted(set(schema.get("required", ())) & set(schema["properties"]))
+    return made
 
 
 @run

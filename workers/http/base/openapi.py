@@ -4,7 +4,16 @@ import re
 from typing import Any
 
 from barco.workers.http.base.routes import Parameter, Route
-from barco.workers.http.base.status_schema import READY, STATUS
+from barco.workers.http.base.status_schema import (
+    FIGURES,
+    GROUP,
+    GROUPS,
+    HEALTH,
+    READY,
+    STATUS,
+    TOPIC,
+    TOPICS,
+)
 from barco.workers.http.base.topology_schema import DRAINS, TARGET, TOPOLOGY
 
 _PLACE = re.compile(r"\{([a-z]+)\}")
@@ -72,6 +81,12 @@ _KINDS = {
     "topology": {"$ref": "#/components/schemas/Topology"},
     "target": {"$ref": "#/components/schemas/Target"},
     "drains": {"$ref": "#/components/schemas/Drains"},
+    "health": {"$ref": "#/components/schemas/Health"},
+    "figures": {"$ref": "#/components/schemas/Figures"},
+    "topics": {"$ref": "#/components/schemas/Topics"},
+    "topic": {"$ref": "#/components/schemas/Topic"},
+    "groups": {"$ref": "#/components/schemas/Groups"},
+    "group": {"$ref": "#/components/schemas/Group"},
 }
 
 _TAGS = {
@@ -109,6 +124,12 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
                 "Topology": TOPOLOGY,
                 "Target": TARGET,
                 "Drains": DRAINS,
+                "Health": HEALTH,
+                "Figures": FIGURES,
+                "Topics": TOPICS,
+                "Topic": TOPIC,
+                "Groups": GROUPS,
+                "Group": GROUP,
             },
             "responses": {
                 "Problem": {

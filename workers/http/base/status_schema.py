@@ -1,4 +1,4 @@
-"""What /status and /ready answer, as JSON Schemas for /openapi.json.
+"""What a broker answers about itself, topics and groups, as JSON Schemas for /openapi.json.
 
 Each object lists all that it may have; what is always there is required. A test holds a real answer
 and the code that makes it against this.
@@ -166,4 +166,105 @@ READY = object_of(
     inSync="boolean",
     restored=told("boolean", "It was restored from a backup, and this is the first start since."),
     reason="string",
+)
+
+HEALTH = object_of(
+    "headline wrong notes",
+    headline=told("string", "Whether events can be written, and to how many disks."),
+    wrong=list_of({"type": "string"}) | {"description": "The worst first; empty: all is well."},
+    notes=list_of({"type": "string"}),
+)
+
+_SECONDS = {"type": ["number", "null"], "description": "Seconds; null: there were none."}
+_STAGES = {
+    "type": "object",
+    "description": "How long produces took, of the last 10 to 15 s, by stage.",
+    "additionalProperties": object_of("count p50 p99", count="integer", p50=_SECONDS, p99=_SECONDS),
+}
+
+FIGURES = object_of(
+    "at brokers stages",
+    at=told("integer", "Microseconds since 1970."),
+    brokers=list_of(
+        object_of(
+            "ordinal workers silent figures stages",
+            ordinal="integer",
+            workers=told("integer", "Processes that have answered."),
+            silent=told("integer", "And those that have not."),
+            figures={
+                "type": "object",
+                "description": "By the names of the metrics; counters since its processes began.",
+                "additionalProperties": {"type": "number"},
+            },
+            stages=_STAGES,
+        )
+    ),
+    stages=_STAGES,
+)
+
+_TOPIC: dict[str, Any] = {
+    "topic": "string",
+    "retentionHours": told("integer", "0: as long as the broker's own retention lets them stay."),
+    "retentionBytes": told("integer", "0: no limit of its own."),
+    "compression": "string",
+    "timestamps": "string",
+    "createdAt": {"type": ["integer", "null"], "description": "null: its first event made it."},
+    "events": told("integer", "That are still there."),
+}
+_ITS = "topic retentionHours retentionBytes compression timestamps createdAt events"
+
+TOPICS = object_of("topics", topics=list_of(object_of(_ITS, **_TOPIC)))
+
+TOPIC = object_of(
+    _ITS,
+    **_TOPIC,
+    slices=list_of(
+        object_of(
+            "token rangeIndex startOffset endOffset lastTimestamp",
+            token="string",
+            rangeIndex="integer",
+            startOffset="string",
+            endOffset="string",
+            lastTimestamp=told("integer", "Microseconds since 1970; 0: it has none."),
+        )
+    ),
+)
+
+GROUPS = object_of(
+    "groups", groups=list_of(object_of("group members", group="string", members="integer"))
+)
+
+GROUP = object_of(
+    "group members positions lag",
+    group="string",
+    members=list_of(
+        object_of(
+            "consumerId sessionMs topics slices",
+            consumerId="string",
+            sessionMs="integer",
+            topics=list_of({"type": "string"}),
+            slices={
+                "type": "object",
+                "description": "By topic the numbers of the slices that it is given.",
+                "additionalProperties": {"type": "array", "items": {"type": "integer"}},
+            },
+        )
+    ),
+    positions=list_of(
+        object_of(
+            "topic token rangeIndex worker offset deliveredOffset startOffset endOffset lag "
+            "consumerId",
+            topic="string",
+            token="string",
+            rangeIndex="integer",
+            worker="integer",
+            offset=told("string", "The first event that is not committed."),
+            deliveredOffset=told("string", "The first one that nobody was given."),
+            startOffset="string",
+            endOffset="string",
+            lag=told("integer", "Events from there to the end that are still there."),
+            consumerId={"type": ["string", "null"], "description": "Who has it."},
+        )
+    ),
+    lag=told("integer", "Of all its slices."),
 )

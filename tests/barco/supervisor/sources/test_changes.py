@@ -14,6 +14,11 @@ def test_nothing() -> None:
     assert changes(RUNNING, THREE, RUNNING) == Changes(added=False, later=())
 
 
+def test_the_log_is_taken_up_at_once() -> None:
+    found = RUNNING.override("log", level="debug", format="text")
+    assert changes(RUNNING, THREE, found) == Changes(added=False, later=())
+
+
 def test_a_longer_list_is_a_wish_once() -> None:
     four = (*THREE, "127.0.0.4")
     found = RUNNING.override("cluster", brokers=four)

@@ -1,0 +1,37 @@
+#include "http/traceparent.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define TRACE_DIGITS 32u
+#define PARENT_DIGITS 16u
+#define TRACEPARENT_BYTES (2 + 1 + TRACE_DIGITS + 1 + PARENT_DIGITS + 1 + 2)
+#define TRACEPARENT_BYTES_MAX 128u /* of later versions: more is none of any use */
+
+/* So many digits, and whether they are not all 0. */
+static bool are_digits(const char *text, size_t count, bool *any)
+{
+    *any = false;
+    for (size_t i = 0; i < count; i++) {
+        if (!(text[i] >= '0' && text[i] <= '9') && !(text[i] >= 'a' && text[i] <= 'f'))
+            return false;
+        *any |= text[i] != '0';
+    }
+    return true;
+}
+
+bool traceparent_valid(const char *text, size_t len)
+{
+    bool version, trace, parent, flags;
+    if (len < TRACEPARENT_BYTES || len > TRACEPARENT_BYTES_MAX)
+        return false;
+    const char *const trace_at = text + 3, *const parent_at = trace_at + TRACE_DIGITS + 1;
+    const char *const flags_at = parent_at + PARENT_DIGITS + 1;
+    assert(flags_at + 2 == text + TRACEPARENT_BYTES);
+    if (!are_digits(text, 2, &version) || memcmp(text, "ff", 2) == 0 || trace_at[-1] != '-' ||
+        !are_digits(trace_at, TRACE_DIGITS, &trace) || !trace || parent_at[-1] != '-' ||
+        !are_digits(parent_at, PARENT_DIGITS, &parent) || !parent || flags_at[-1] != '-' ||
+        !are_digits(flags_at, 2, &flags))
+        return false;
+    return len == TRACEPARENT_BYTES || (version && text[TRACEPARENT_BYTES] == '-');
+}

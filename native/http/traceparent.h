@@ -1,0 +1,14 @@
+/* traceparent: the field by which a request says which trace it is a part of (W3C Trace Context).
+ */
+#ifndef BARCO_TRACEPARENT_H
+#define BARCO_TRACEPARENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define TRACESTATE_BYTES_MAX 512u /* so much of its companion everybody has to pass on */
+
+/* VERSION-TRACE-PARENT-FLAGS, in lower case, and of a version that we do not know perhaps more. */
+bool traceparent_valid(const char *text, size_t len);
+
+#endif

@@ -1,0 +1,46 @@
+/* Which texts say what trace a request is a part of. */
+#include "http/traceparent.h"
+
+#include "codec_testing.h"
+
+#define TRACE "0af7651916cd43dd8448eb211c80319c"
+#define PARENT "b7ad6b7169203331"
+
+static bool is_valid(const char *text)
+{
+    const size_t len = strlen(text);
+    uint8_t *copy = exact_copy(text, len);
+    const bool valid = traceparent_valid((const char *)copy, len);
+    free(copy);
+    return valid;
+}
+
+int main(void)
+{
+    const char *const good = "00-" TRACE "-" PARENT "-01";
+    CHECK(is_valid(good) && is_valid("00-" TRACE "-" PARENT "-00"));
+    CHECK(is_valid("cc-" TRACE "-" PARENT "-01") && is_valid("cc-" TRACE "-" PARENT "-01-more"));
+    CHECK(!is_valid("cc-" TRACE "-" PARENT "-01.more")); /* more begins with a dash */
+    CHECK(!is_valid("00-" TRACE "-" PARENT "-01-more")); /* version 0 has no more */
+    CHECK(!is_valid("ff-" TRACE "-" PARENT "-01"));
+    CHECK(!is_valid("00-00000000000000000000000000000000-" PARENT "-01"));
+    CHECK(!is_valid("00-" TRACE "-0000000000000000-01"));
+    CHECK(!is_valid("") && !is_valid("00"));
+    for (size_t i = 0; i < strlen(good); i++) { /* each of its characters counts */
+        char text[64];
+        strcpy(text, good);
+        text[i] = text[i] == '-' ? '0' : 'G';
+        CHECK(!is_valid(text));
+        text[i] = 'A'; /* lower case only */
+        CHECK(!is_valid(text));
+        strcpy(text, good);
+        text[i] = 0;
+        CHECK(!is_valid(text));
+    }
+    char longest[160] = "cc-" TRACE "-" PARENT "-01-";
+    memset(longest + strlen(longest), 'x', 128 - strlen(longest));
+    CHECK(strlen(longest) == 128 && is_valid(longest));
+    longest[128] = 'x';
+    CHECK(!is_valid(longest));
+    return 0;
+}
