@@ -255,7 +255,7 @@ class AccessTable:
         return replace(self, version=self.version + 1, users=users)
 
     def for_core(self) -> bytes:
-        """Of each token what the C core needs to answer produces (`native/broker/access.h`)."""
+        """Of each token what the C core needs to answer produces (`native/admission/access.h`)."""
         entries = []
         numbers = {name: number for number, name in enumerate(self.users)}
         for digest, user in sorted(self._by_hash.items()):

@@ -1,6 +1,6 @@
 """APPEND and APPENDED, the two messages of a group's usual way: values, and bytes of one layout.
 
-Little-endian. The other hand that knows it is the core's (`native/broker/append_frame.h`), which
+Little-endian. The other hand that knows it is the core's (`native/core/append_frame.h`), which
 takes and acknowledges groups without Python; docs/protocol.md has the layout, with bytes on which
 both must agree. All other messages are maps (`barco.protocol.replication_codec`).
 """

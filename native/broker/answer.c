@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "base/decimal.h"
-#include "broker/access.h"
+#include "admission/access.h"
 #include "broker/keyed_runs.h"
-#include "broker/refusals.h"
-#include "broker/route.h"
+#include "admission/refusals.h"
+#include "core/route.h"
 #include "log/clock.h"
 #include "loop/output.h"
 

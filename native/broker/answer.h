@@ -2,7 +2,7 @@
 #ifndef BARCO_ANSWER_H
 #define BARCO_ANSWER_H
 
-#include "broker/client.h"
+#include "core/client.h"
 
 /* Renders a slot whose turn has come. */
 void answer_render(struct conn *conn, struct slot *slot);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/murmur3.h"
-#include "broker/route.h"
+#include "core/route.h"
 #include "broker/runs.h"
 
 /* A larger batch is cut into chunks of the usual size instead: a reader unpacks chunks whole. */

@@ -2,8 +2,8 @@
 #ifndef BARCO_BATCH_RUNS_H
 #define BARCO_BATCH_RUNS_H
 
-#include "broker/core.h"
-#include "broker/produce.h"
+#include "core/core.h"
+#include "core/produce.h"
 
 #define NO_NUMBER UINT32_MAX /* an event without a key */
 

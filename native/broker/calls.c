@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/frames.h"
-#include "broker/route.h"
+#include "core/frames.h"
+#include "core/route.h"
 #include "broker/waiter.h"
 #include "loop/output.h"
 

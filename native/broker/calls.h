@@ -2,8 +2,8 @@
 #ifndef BARCO_CALLS_H
 #define BARCO_CALLS_H
 
-#include "broker/core.h"
-#include "broker/produce.h"
+#include "core/core.h"
+#include "core/produce.h"
 
 struct answer_frame;
 struct call_frame;

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "broker/route.h"
+#include "core/route.h"
 #include "broker/runs.h"
 #include "log/group_build.h"
 

@@ -11,7 +11,7 @@
 #include "broker/headed.h"
 #include "broker/keyed_runs.h"
 #include "broker/park.h"
-#include "broker/route.h"
+#include "core/route.h"
 #include "broker/runs.h"
 #include "broker/slice.h"
 #include "broker/waiter.h"

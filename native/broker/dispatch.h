@@ -2,7 +2,7 @@
 #ifndef BARCO_DISPATCH_H
 #define BARCO_DISPATCH_H
 
-#include "broker/client.h"
+#include "core/client.h"
 
 /* The body is complete: bytes[0, len), inside body when that is given. 0, or the problem; then
  * nothing was stored. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/urgent.h"
-#include "broker/access.h"
+#include "admission/access.h"
 
 static_assert(FEEDS_MAX * (FEED_BYTES + 2ull * FEED_BODY_BYTES) <= FEEDS_BYTES_MAX,
               "without laggards all feeds have room");

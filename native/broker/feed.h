@@ -7,7 +7,7 @@
 #ifndef BARCO_FEED_H
 #define BARCO_FEED_H
 
-#include "broker/client.h"
+#include "core/client.h"
 
 #define FEEDS_MAX 256u             /* of a worker */
 #define FEED_BYTES (256u << 10)    /* of the newest text, that a feed keeps */

@@ -6,9 +6,9 @@
 
 #include "base/murmur3.h"
 #include "broker/calls.h"
-#include "broker/frames.h"
+#include "core/frames.h"
 #include "broker/park.h"
-#include "broker/route.h"
+#include "core/route.h"
 #include "broker/slice.h"
 #include "broker/waiter.h"
 #include "http/uri.h"
@@ -133,6 +133,7 @@ static void take_frames(struct conn *conn)
         bool ok = len >= sizeof(struct answer_frame) && len <= frame_bytes_max(reactor);
         if (ok && conn->in_len - used < len)
             break;
+        assert(!ok || len <= conn->in_len - used); /* whole frames only */
         if (ok && bytes[4] == OP_CALL && len >= sizeof(struct call_frame)) {
             if (!reactor_memory(reactor, len)) {
                 conn->blocked = reactor->blocked_any = true;

@@ -2,7 +2,7 @@
 #ifndef BARCO_HANDOFF_IN_H
 #define BARCO_HANDOFF_IN_H
 
-#include "broker/core.h"
+#include "core/core.h"
 
 struct seal;
 

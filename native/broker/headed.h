@@ -2,8 +2,8 @@
 #ifndef BARCO_HEADED_H
 #define BARCO_HEADED_H
 
-#include "broker/core.h"
-#include "broker/produce.h"
+#include "core/core.h"
+#include "core/produce.h"
 
 /* 0, or the problem. *cut is to be released. */
 uint16_t headed_cut(struct reactor *reactor, const struct produce *produce, const uint8_t *bytes,

@@ -14,8 +14,8 @@
 #ifndef BARCO_INTAKE_H
 #define BARCO_INTAKE_H
 
-#include "broker/append_frame.h"
-#include "broker/core.h"
+#include "core/append_frame.h"
+#include "core/core.h"
 
 /* The largest is a decided successor with two children: about 1 KiB. */
 #define FRAME_MESSAGE_BYTES_MAX 65536u

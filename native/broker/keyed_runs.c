@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/murmur3.h"
-#include "broker/route.h"
+#include "core/route.h"
 #include "broker/runs.h"
 #include "log/clock.h"
 #include "log/group_build.h"

@@ -3,8 +3,8 @@
 #ifndef BARCO_KEYED_RUNS_H
 #define BARCO_KEYED_RUNS_H
 
-#include "broker/core.h"
-#include "broker/produce.h"
+#include "core/core.h"
+#include "core/produce.h"
 #include "format/keyed.h"
 
 /* The lines of one slice: order[first, first + count). */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "broker/calls.h"
-#include "broker/client.h"
-#include "broker/route.h"
+#include "core/client.h"
+#include "core/route.h"
 #include "broker/runs.h"
 #include "broker/slice.h"
 #include "broker/waiter.h"

@@ -8,8 +8,8 @@
 #ifndef BARCO_PARK_H
 #define BARCO_PARK_H
 
-#include "broker/core.h"
-#include "broker/produce.h"
+#include "core/core.h"
+#include "core/produce.h"
 
 /* Whether a call for the slice has to wait: nobody takes it now, or others are before it. guest: it
  * is another process's. */

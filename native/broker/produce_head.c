@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/murmur3.h"
-#include "broker/access.h"
-#include "broker/route.h"
+#include "admission/access.h"
+#include "core/route.h"
 #include "http/traceparent.h"
 #include "http/uri.h"
 

@@ -2,7 +2,7 @@
 #ifndef BARCO_PRODUCE_HEAD_H
 #define BARCO_PRODUCE_HEAD_H
 
-#include "broker/client.h"
+#include "core/client.h"
 
 /* Reads a produce request's head. 0, or the problem. */
 uint16_t produce_head(struct conn *conn, const struct http1_request *head, struct http1_slice topic,

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "base/urgent.h"
-#include "broker/access.h"
+#include "admission/access.h"
 #include "broker/feed.h"
 #include "broker/park.h"
 #include "format/format.h"

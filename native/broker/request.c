@@ -1,23 +1,23 @@
 /* HTTP requests as they come in: heads, bodies, and what has to be asked for before they are kept.
  */
-#include "broker/client.h"
+#include "core/client.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/access.h"
-#include "broker/admit.h"
+#include "admission/access.h"
+#include "admission/admit.h"
 #include "broker/answer.h"
-#include "broker/control.h"
+#include "admission/control.h"
 #include "broker/dispatch.h"
-#include "broker/encoded.h"
+#include "admission/encoded.h"
 #include "broker/feed.h"
-#include "broker/host.h"
+#include "admission/host.h"
 #include "broker/park.h"
 #include "broker/produce_head.h"
-#include "broker/refusals.h"
-#include "broker/shed.h"
+#include "admission/refusals.h"
+#include "admission/shed.h"
 #include "broker/slots.h"
 
 #define REFUSED_PER_TURN 16 /* requests of one connection; then others have their turn */

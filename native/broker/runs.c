@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/route.h"
+#include "core/route.h"
 #include "format/format.h"
 #include "log/clock.h"
 #include "log/group_build.h"

@@ -2,8 +2,8 @@
 #ifndef BARCO_RUNS_H
 #define BARCO_RUNS_H
 
-#include "broker/core.h"
-#include "broker/produce.h"
+#include "core/core.h"
+#include "core/produce.h"
 
 /* Checks the producer's sequence, then queues the run. 0, or the problem: then the run is gone. */
 uint16_t queue_run(struct reactor *reactor, const struct produce *produce, struct run *run,

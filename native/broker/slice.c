@@ -3,7 +3,7 @@
 #include <assert.h>
 
 #include "broker/batch_runs.h"
-#include "broker/route.h"
+#include "core/route.h"
 #include "broker/runs.h"
 
 /* Whether there is the topic, as far as this shard knows: it was made, or has had events. */

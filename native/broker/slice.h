@@ -2,8 +2,8 @@
 #ifndef BARCO_SLICE_H
 #define BARCO_SLICE_H
 
-#include "broker/core.h"
-#include "broker/produce.h"
+#include "core/core.h"
+#include "core/produce.h"
 
 /* Whether this process can take in for a slice that it leads: 0, or the problem. */
 uint16_t slice_takes(const struct reactor *reactor, const struct produce *produce,

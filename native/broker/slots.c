@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "broker/answer.h"
-#include "broker/control.h"
+#include "admission/control.h"
 
 static bool slots_grow(struct conn *conn)
 {

@@ -2,7 +2,7 @@
 #ifndef BARCO_SLOTS_H
 #define BARCO_SLOTS_H
 
-#include "broker/client.h"
+#include "core/client.h"
 
 /* The next request's. NULL without memory. */
 struct slot *slot_open(struct conn *conn);

@@ -2,8 +2,8 @@
 
 #include <assert.h>
 
-#include "broker/frames.h"
-#include "broker/route.h"
+#include "core/frames.h"
+#include "core/route.h"
 #include "broker/slots.h"
 
 void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16_t problem,

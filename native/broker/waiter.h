@@ -2,7 +2,7 @@
 #ifndef BARCO_WAITER_H
 #define BARCO_WAITER_H
 
-#include "broker/client.h"
+#include "core/client.h"
 
 /* One of a slot's parts has an answer. */
 void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16_t problem,

@@ -1,6 +1,6 @@
 /* Fuzzes what a peer sends as APPEND: as it is, and with the checksum that its bytes have, so that
  * the checks behind it are reached. What is taken holds nothing impossible and is those bytes. */
-#include "broker/append_frame.h"
+#include "core/append_frame.h"
 
 #include "fuzz_codec.h"
 

@@ -3,8 +3,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "broker/access.h"
-#include "broker/refusals.h"
+#include "admission/access.h"
+#include "admission/refusals.h"
 #include "python/py_codec.h"
 #include "python/py_reactor.h"
 

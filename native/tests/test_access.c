@@ -1,5 +1,5 @@
 /* A table of users as bytes: what is none is refused, whatever it is, and the last one stays. */
-#include "broker/access.h"
+#include "admission/access.h"
 
 #include <assert.h>
 #include <stdlib.h>

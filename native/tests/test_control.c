@@ -1,7 +1,7 @@
 /* When requests wait for the upper layer, and how many it is given. */
 #include <stdlib.h>
 
-#include "broker/control.h"
+#include "admission/control.h"
 #include "codec_testing.h"
 
 #define CROWD (ASKING_CROWD + 1)

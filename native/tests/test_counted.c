@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "broker/access.h"
+#include "admission/access.h"
 #include "broker/reactor.h"
 #include "codec_testing.h"
 #include "loop/tls.h"

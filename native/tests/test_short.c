@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "broker/reactor.h"
-#include "broker/client.h"
+#include "core/client.h"
 #include "codec_testing.h"
 #include "loop/transport.h"
 

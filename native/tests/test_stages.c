@@ -1,5 +1,5 @@
 /* Stages of a produce, by a clock of our own. */
-#include "broker/stages.h"
+#include "core/stages.h"
 
 #include "codec_testing.h"
 

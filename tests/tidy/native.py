@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import tree
 
-FLOORS = ("base", "format", "http", "loop", "log", "read", "broker", "python")
+FLOORS = ("base", "format", "http", "loop", "log", "read", "core", "admission", "broker", "python")
 """Folders of native/, from the ground up: each calls and includes itself and those before it."""
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)

@@ -4,7 +4,7 @@
 #include <Python.h>
 
 #include "base/murmur3.h"
-#include "broker/append_frame.h"
+#include "core/append_frame.h"
 #include "format/batch.h"
 #include "format/group.h"
 

@@ -2,8 +2,8 @@
 #ifndef BARCO_CLIENT_H
 #define BARCO_CLIENT_H
 
-#include "broker/guest.h"
-#include "broker/produce.h"
+#include "core/guest.h"
+#include "core/produce.h"
 #include "http/http1.h"
 #include "loop/output.h"
 

@@ -2,7 +2,7 @@
 #ifndef BARCO_GATHER_H
 #define BARCO_GATHER_H
 
-#include "broker/core.h"
+#include "core/core.h"
 
 /* A group was built; those on their way may all be committed. */
 void gather_built(struct reactor *reactor);

@@ -2,7 +2,7 @@
 #ifndef BARCO_HOST_H
 #define BARCO_HOST_H
 
-#include "broker/client.h"
+#include "core/client.h"
 
 /* 0, or the problem: the request is for another host, or a page of another origin sent it. */
 uint16_t request_origin(struct conn *conn, const struct http1_request *head);

@@ -1,10 +1,10 @@
 /* What connections hold, and who has to go when that is too much; and whose turn it is when many
  * send what is refused. */
-#include "broker/shed.h"
+#include "admission/shed.h"
 
 #include <assert.h>
 
-#include "broker/client.h"
+#include "core/client.h"
 #include "loop/output.h"
 
 /* Connections that go on at a time, and how often: a tenth of the loop's time at most. A loop that

@@ -1,5 +1,5 @@
 /* What was refused, and to whom, for lines of the log. */
-#include "broker/refusals.h"
+#include "admission/refusals.h"
 
 #include <arpa/inet.h>
 #include <assert.h>

@@ -1,7 +1,7 @@
 /* Whom a request is meant for, and which page sent it: a browser on this machine lends its place to
  * any page that it shows. A name that an attacker has pointed at this address (DNS rebinding) is
  * none of the broker's; a page of another origin says so in Origin. */
-#include "broker/host.h"
+#include "admission/host.h"
 
 #include <assert.h>
 #include <arpa/inet.h>

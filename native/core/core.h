@@ -5,8 +5,8 @@
 #ifndef BARCO_CORE_H
 #define BARCO_CORE_H
 
-#include "broker/problem.h"
-#include "broker/stages.h"
+#include "core/problem.h"
+#include "core/stages.h"
 #include "format/headers.h"
 #include "log/log.h"
 #include "loop/loop.h"

@@ -5,7 +5,7 @@
  * the groups of a busy log hold a few events each. So while a small one is on its way, the next one
  * gathers; and when its calls were answered, those who made them have a moment to come back, so
  * that all go together again instead of in two halves by turns. */
-#include "broker/gather.h"
+#include "core/gather.h"
 
 #include <assert.h>
 
@@ -33,6 +33,7 @@ void gather_ended(struct reactor *reactor)
     const int64_t took_us = reactor->round_ended_us - reactor->round_started_us;
     assert(took_us >= 0);
     reactor->round_us += (took_us - reactor->round_us) / 8;
+    assert(reactor->round_us >= 0);
 }
 
 int64_t gather_left_us(const struct reactor *reactor)

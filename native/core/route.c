@@ -2,7 +2,7 @@
  *
  * The number of a slice in the whole ring is range index * slices + slice. Who leads it stands in a
  * table that Python fills (reactor_set_route); it follows from no count. */
-#include "broker/route.h"
+#include "core/route.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -42,6 +42,7 @@ bool route_init(struct reactor *reactor)
     reactor->token_text_len = (uint32_t)snprintf(
         reactor->token_text, sizeof reactor->token_text, "%lld",
         (long long)range_token(reactor, o->range_index));
+    assert(reactor->token_text_len < sizeof reactor->token_text);
     return true;
 }
 
@@ -74,6 +75,7 @@ uint32_t slice_of_token(const struct reactor *reactor, int64_t token)
             range = o->ring_size - 1;
         distance -= range * o->range_width;
     }
+    assert(range < o->ring_size); /* whatever a token is */
     uint64_t slice = distance / o->slice_width;
     /* What division leaves over belongs to slice 0, as PolarStreams has it. */
     return (uint32_t)(range << o->slice_shift) + (slice < o->slices ? (uint32_t)slice : 0);
@@ -113,6 +115,7 @@ uint32_t slice_for_keyless(const struct reactor *reactor)
     const struct reactor_options *o = &reactor->options;
     const uint32_t own = slice_in_ring(reactor, o->slice_first), numbers = ring_slices(reactor);
     assert(o->slice_first <= o->slice_last);
+    assert(own < numbers);
     const uint32_t count = o->slice_last - o->slice_first + 1;
     if (o->ring_size == 1 || reachable(reactor, own))
         return own + (uint32_t)(reactor->log->next_gseq % count);

@@ -1,4 +1,4 @@
-#include "broker/stages.h"
+#include "core/stages.h"
 
 static_assert((BUILT_KEPT & (BUILT_KEPT - 1)) == 0, "a group's number is masked to its place");
 static_assert(HELD_BUILD_MAX + APPENDS_IN_FLIGHT < BUILT_KEPT, "none is overwritten on its way");

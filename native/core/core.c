@@ -1,4 +1,4 @@
-#include "broker/core.h"
+#include "core/core.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "broker/encoded.h"
+#include "admission/encoded.h"
 
 #include <assert.h>
 

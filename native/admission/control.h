@@ -2,7 +2,7 @@
 #ifndef BARCO_CONTROL_H
 #define BARCO_CONTROL_H
 
-#include "broker/client.h"
+#include "core/client.h"
 
 #define CONTROL_REQUEST_BYTES (16u << 10) /* what one under way costs in the upper layer, at most */
 

@@ -4,7 +4,7 @@
  * while many wait, an append that is under way ends first. So whoever produces waits for about a
  * millisecond of it, however many ask. Who has nothing else under way comes before those with
  * several requests on one connection. */
-#include "broker/control.h"
+#include "admission/control.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef BARCO_ENCODED_H
 #define BARCO_ENCODED_H
 
-#include "broker/core.h"
+#include "core/core.h"
 #include "http/inflate.h"
 #include "log/run.h"
 

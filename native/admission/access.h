@@ -7,7 +7,7 @@
 #ifndef BARCO_ACCESS_H
 #define BARCO_ACCESS_H
 
-#include "broker/client.h"
+#include "core/client.h"
 
 #define ACCESS_HASH_BYTES 32u
 #define ACCESS_TABLE_BYTES_MAX (1u << 20) /* twice what users may take as events, and some */

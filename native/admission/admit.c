@@ -4,7 +4,7 @@
  * spoken there. Other processes, and the files of the log, are kept clear of that by descriptors
  * that no client gets. */
 #define _GNU_SOURCE
-#include "broker/admit.h"
+#include "admission/admit.h"
 
 #include <assert.h>
 #include <errno.h>

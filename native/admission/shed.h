@@ -2,7 +2,7 @@
 #ifndef BARCO_SHED_H
 #define BARCO_SHED_H
 
-#include "broker/guest.h"
+#include "core/guest.h"
 
 /* Requests of others come first; little is read of it at a time from now on. */
 void guest_yield(struct guest *guest);

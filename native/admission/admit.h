@@ -2,7 +2,7 @@
 #ifndef BARCO_ADMIT_H
 #define BARCO_ADMIT_H
 
-#include "broker/guest.h"
+#include "core/guest.h"
 
 void admit_init(struct reactor *reactor);
 void admit_free(struct reactor *reactor);

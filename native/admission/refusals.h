@@ -4,7 +4,7 @@
 #ifndef BARCO_REFUSALS_H
 #define BARCO_REFUSALS_H
 
-#include "broker/core.h"
+#include "core/core.h"
 #include "http/http1.h"
 
 #define REFUSALS_KEPT 100u       /* of all users, until they are taken */

@@ -3,7 +3,7 @@
 #ifndef BARCO_GUEST_H
 #define BARCO_GUEST_H
 
-#include "broker/core.h"
+#include "core/core.h"
 
 /* The first thing in the structure of each such protocol, so that conn->protocol->clients is all
  * that has to be known. */

@@ -2,7 +2,7 @@
 #ifndef BARCO_ROUTE_H
 #define BARCO_ROUTE_H
 
-#include "broker/core.h"
+#include "core/core.h"
 
 /* route.c */
 bool route_init(struct reactor *reactor);

@@ -1,5 +1,5 @@
 /* Who sends a request, whether that user may produce to a topic, and how much in all. */
-#include "broker/access.h"
+#include "admission/access.h"
 
 #include <assert.h>
 #include <openssl/crypto.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/refusals.h"
+#include "admission/refusals.h"
 
 #define USER_AT (2 * ACCESS_HASH_BYTES)
 #define RATES_AT (USER_AT + 2)
