@@ -279,7 +279,13 @@ class AsyncQueue:
             return
         body = json.dumps({"events": names, **(more or {})}).encode()
         headers = (("Content-Type", "application/json"),)
-        await self._insist(Request("POST", self._target(what, {}), headers, body))
+        try:
+            await self._insist(Request("POST", self._target(what, {}), headers, body))
+        except ConflictError:  # All else is changed; whose time was over is not ours any more.
+            if not keep:
+                for name in names:
+                    self._mine.pop(name, None)
+            raise
         if not keep:
             for name in names:
                 self._mine.pop(name, None)
@@ -292,7 +298,7 @@ class AsyncQueue:
             try:
                 return await self._ask(request, max(0.1, deadline - time.monotonic()))
             except BarcoError as error:
-                if perhaps and isinstance(error, ConflictError):
+                if perhaps and isinstance(error, ConflictError) and "/nack?" in request.target:
                     return Response(204, {}, b"")  # It was done, and the answer was lost.
                 self._next_broker()
                 perhaps |= error.written is not False

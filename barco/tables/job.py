@@ -242,7 +242,9 @@ class _Slice(SliceReads):
         """From where the answer is meant to begin, which may be within its first chunk."""
         start = next(iter(parse_skips(skips).values()), _native.chunk_place(chunks)[0])
         end = Cursor.parse(self.position).offset
-        batches = self._decoder.batches(chunks, start, end, projected=False)
+        batches = list(self._decoder.batches(chunks, start, end, projected=False))
+        if not batches or batches[-1][1] != end:
+            raise ValueError(f"they do not reach {end}, which the answer says comes next")
         return pa.Table.from_batches([batch for batch, _ in batches], EVENTS)
 
     def _pass_over(self, error: CursorExpiredError) -> None:

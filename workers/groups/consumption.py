@@ -79,6 +79,7 @@ class Consumption(Offsets):
         """Commit what the consumer got before, and hand out what follows."""
         member, result = request.member, PollResult()
         if request.far and self._is_direct(member):
+            result.direct = True
             return result
         if not request.far:
             self._direct[member.key] = time.monotonic()

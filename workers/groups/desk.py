@@ -86,6 +86,7 @@ class ConsumerDesk:
             "extents": [extent_to_list(extent, self.first_slice) for extent in result.extents],
             "unavailable": [self.first_slice + index for index in result.unavailable],
             "superseded": result.superseded,
+            "direct": result.direct,
         }
 
     async def _wait(self, args: Args) -> bool:

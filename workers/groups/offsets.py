@@ -82,9 +82,13 @@ class Offsets:
 
     def _commit(self, cursor: GroupCursor, offset: int) -> asyncio.Future[int]:
         """Send a group offset to the log. It counts once it is stable, and never goes back."""
-        cursor.asked = offset
+        before, cursor.asked = cursor.asked, offset
         revision = cursor.revision
-        future = self._store(cursor, offset)
+        try:
+            future = self._store(cursor, offset)
+        except BaseException:  # What is on its way is still asked for, and no more than that.
+            cursor.asked = cursor.committed if cursor.pending is None else before
+            raise
 
         def stored(done: asyncio.Future[int]) -> None:
             if cursor.pending is done:
@@ -102,11 +106,7 @@ class Offsets:
     def _store(self, cursor: GroupCursor, offset: int) -> asyncio.Future[int]:
         now_us = self._now_us()
         body = cursor.packed(self._epoch, offset, now_us)
-        try:
-            future = self._appends.start(OFFSETS, cursor.slice, cursor.key, body)
-        except BaseException:
-            cursor.asked = cursor.committed if cursor.pending is None else cursor.asked
-            raise
+        future = self._appends.start(OFFSETS, cursor.slice, cursor.key, body)
         cursor.pending = future
         cursor.stored_us = now_us
         return future

@@ -95,5 +95,7 @@ class PollResult:
     extents: list[Extent] = field(default_factory=list)
     unavailable: list[int] = field(default_factory=list)
     """Slices that could not be read now."""
+    direct: bool = False
+    """Nothing was looked at: the consumer asks that broker itself."""
     superseded: bool = False
     """The consumer polls anew: whoever sent this poll has given it up, noticed or not."""

@@ -10,6 +10,7 @@ from barco.limits import POLL_WAIT_MS_MAX
 from barco.model.queues import (
     DELAY_MS_MAX,
     LEASED_MAX,
+    RUNS_MAX,
     Leased,
     QueueSettings,
     by_slice,
@@ -79,10 +80,11 @@ class QueueDesk:
         held, unavailable = None, []
         try:
             for slot in slots[turn:] + slots[:turn]:
-                if left <= 0 or budget <= 0:
+                if left <= 0 or budget <= 0 or len(runs) >= RUNS_MAX:
                     break
+                most = min(left, RUNS_MAX - len(runs)) if runs else left
                 try:
-                    got, found = await self._of_slot(slot, left, budget, args.get("leaseMs"))
+                    got, found = await self._of_slot(slot, most, budget, args.get("leaseMs"))
                 except BarcoError as error:
                     if not runs and len(slots) == 1:
                         raise
@@ -121,6 +123,7 @@ class QueueDesk:
             window = slot.window
         if window.settings.ordered:
             await self._scan(slot, end)
+            window = slot.window
         epoch, settings = queues.epoch, window.settings
         until = now_ms() + min(lease_ms or settings.lease_ms, settings.lease_ms)
         taken = window.take(most, until, end)
@@ -133,8 +136,9 @@ class QueueDesk:
                 budget -= await self._read(slot, run, budget, given, extents)
             if slot.lost:
                 raise NotReadyError("This worker does not lead the slice (any more).")
-        except BarcoError:
-            if not given or slot.lost:
+        except BaseException as error:
+            if not given or slot.lost or not isinstance(error, BarcoError):
+                given.clear()  # Nobody gets them.
                 raise
         finally:
             for run in _rest(taken, given):
@@ -159,10 +163,10 @@ class QueueDesk:
             if not extent.chunks:
                 if extent.more:  # Retention was faster: nobody gets them any more.
                     first = await self._reads.earliest(slot.topic, slot.slice)
-                    slot.window.acknowledge(start, min(run.end, first))
+                    slot.window.skipped(first)
                 break
             if extent.start > start:
-                slot.window.acknowledge(start, min(run.end, extent.start))
+                slot.window.skipped(extent.start)
                 start = extent.start
             if start < run.end:
                 stop = min(run.end, extent.end)
@@ -178,10 +182,23 @@ class QueueDesk:
             window = slot.window
             if (at := window.scan_from(end)) is None:
                 return
-            extent = await self._reads.read(slot.topic, slot.slice, at, SCAN_BYTES, stored=True)
+            stop = min(end, window.reserved)
+            extent = await self._reads.read(
+                slot.topic, slot.slice, at, SCAN_BYTES, stored=True, stop=stop
+            )
+            first = extent.start
+            if not extent.chunks:
+                if not extent.more:
+                    return
+                first = await self._reads.earliest(slot.topic, slot.slice)
+            if slot.window is not window:  # Other settings came meanwhile.
+                return
+            if first > at:  # Retention was faster.
+                window.skipped(first)
+                continue
             if not extent.chunks:
                 return
-            keys: list[int | None] = [None] * max(0, extent.start - at)
+            keys: list[int | None] = []
             for chunk, _ in chain.from_iterable(map(split_chunks, extent.chunks)):
                 try:
                     stored = _native.chunk_events(memoryview(chunk))
@@ -192,7 +209,7 @@ class QueueDesk:
                     for event in stored
                     if at <= event[0] < extent.end
                 ]
-            slot.window.scanned(at, keys)
+            window.scanned(at, keys)
 
     async def _wait(self, args: Args) -> bool:
         """Until there may be something to hand out; False: not in time."""
@@ -243,6 +260,7 @@ class QueueDesk:
     async def _extend(self, args: Args) -> list[str]:
         """{"group", "topic", "runs", "leaseMs"?}: longer with who has them; returns as `_nack`."""
         lost: list[Leased] = []
+        self._check_serves()
         for slot, runs in self._slots(args):
             most = slot.window.settings.lease_ms
             until = now_ms() + min(args.get("leaseMs") or most, most)

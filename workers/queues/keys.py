@@ -57,9 +57,9 @@ class KeyOrder:
             return None
         line = self._lines[key]
         if line[0] != at:
-            line.remove(at)
-            return None
-        line.popleft()
+            return None  # It leaves the line when those before it are gone.
+        while line and line[0] not in self._keys:
+            line.popleft()
         if not line:
             del self._lines[key]
             return None

@@ -232,7 +232,7 @@ class Queues:
 
     def _change(self, slot: Slot, settings: QueueSettings) -> None:
         if slot.window.settings.ordered == settings.ordered:
-            slot.window.settings = settings
+            slot.window.change(settings)
             return
         now = now_ms()
         kept = slot.window.kept(now)
@@ -246,9 +246,14 @@ class Queues:
         slots = self.all_of(group)
         waiting = []
         for slot in slots:
-            if slot.saver is not None:  # What it appends is to be before what removes it.
-                await asyncio.wait([slot.saver])
-            waiting.append(self._appends.start(OFFSETS, slot.slice, slot.key, b""))
+            before, slot.lost = slot.lost, True  # Nothing more of it is begun.
+            try:
+                if slot.saver is not None:  # What it appends is to be before what removes it.
+                    await asyncio.wait([slot.saver])
+                waiting.append(self._appends.start(OFFSETS, slot.slice, slot.key, b""))
+            except BaseException:
+                slot.lost = before or self._slots.get(slot.name) is not slot
+                raise
             self._drop(slot)
         await all_stable(waiting)
         return len(slots)
@@ -297,8 +302,8 @@ class Queues:
     async def _store(self, slot: Slot) -> None:
         if slot.lost or not self.epoch:
             raise NotReadyError("Another worker leads the shard now, or will.")
-        window = slot.window
         dead = await self._letters(slot) if self._may_bury(slot) else []
+        window = slot.window  # Other settings may have come meanwhile.
         dead = [letter for letter in dead if letter.offset in window.dying]  # Not done meanwhile.
         batches = [letter.batch for letter in dead if letter.batch is not None]
         if dead and not batches:
@@ -378,7 +383,7 @@ class Queues:
                 self.save(slot)  # Counts, and dead letters.
             elif slot.window.dying and slot.saver is None and self._may_bury(slot):
                 self._begin_saving(slot)
-            elif slot.bury_after > now and slot.window.dying:
+            if slot.bury_after > now and slot.window.dying:
                 self._arm_at(slot.bury_after)
             self.arm(slot)
         if some:

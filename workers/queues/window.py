@@ -276,6 +276,14 @@ class Window:
             if self._marks[at - self.base] == FREE:
                 self._offer(at, first)
 
+    def change(self, settings: QueueSettings) -> None:
+        """Other settings, of the same order: what would not die by these is given again."""
+        self.settings = settings
+        for at, (count, _) in list(self.dying.items()):
+            if not 0 < settings.deliveries <= count:
+                del self.dying[at]
+                self._free_again(at)
+
     def skipped(self, offset: int) -> None:
         """Retention has removed what is before: there is nothing of it to be given."""
         self.acknowledge(self.base, min(offset, self.base + WINDOW_MAX))
@@ -421,8 +429,17 @@ class Window:
 
     def _later_on(self, time: int, start: int, end: int) -> None:
         if end > start:
+            if len(self._later) > 2 * len(self._again) + RUNS_MAX:  # Most of them are done.
+                self._later = [entry for entry in self._later if self._is_due(*entry)]
+                heapq.heapify(self._later)
             self._turn += 1
             heapq.heappush(self._later, (time, self._turn, start, end))
+
+    def _is_due(self, time: int, _turn: int, start: int, end: int) -> bool:
+        if end <= self.base:
+            return False
+        doubtful = end > start + 1 or self._marks[start - self.base] == DOUBTFUL
+        return doubtful or self._again.get(start) == time
 
     def _mark(self, start: int, end: int, mark: int) -> None:
         self._marks[start - self.base : end - self.base] = bytes((mark,)) * (end - start)

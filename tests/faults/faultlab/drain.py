@@ -117,7 +117,7 @@ def _poll(wire: Wire, name: str) -> Answer:
     """What one broker has."""
     answer = wire.call(
         "POST",
-        f"/v1/consumer/poll?consumerId={name}&maxBytes=4000000&waitMs=200",
+        f"/v1/consumer/poll?consumerId={name}&scope=broker&maxBytes=4000000&waitMs=200",
         headers={"Accept": NDJSON},
     )
     assert answer.status in (200, 204, 503), answer

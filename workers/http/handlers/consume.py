@@ -300,7 +300,8 @@ class Consume:
                     self._lose(worker, found)
                 found.unavailable.update(self._numbers(worker))
                 continue
-            member.told.add(worker)
+            if not answer.get("direct"):  # It has parted with nothing: it is asked again.
+                member.told.add(worker)
             extents = [extent_from_list(given) for given in answer["extents"]]
             for extent in extents:
                 _add(found.extents, extent)
