@@ -47,8 +47,13 @@ static struct call *call_open(struct reactor *reactor, uint64_t *tag)
 
 static void call_close(struct reactor *reactor, uint32_t at)
 {
-    assert(at < reactor->call_capacity && reactor->calls[at].used);
-    reactor->calls[at].used = false;
+    struct call *call = &reactor->calls[at];
+    assert(at < reactor->call_capacity && call->used);
+    if (call->abroad) {
+        assert(reactor->abroad[call->number] > 0);
+        reactor->park.stirred |= --reactor->abroad[call->number] == 0;
+    }
+    call->used = call->abroad = false;
     reactor->calls[at].next_free = reactor->call_free;
     reactor->call_free = at;
 }
@@ -217,9 +222,12 @@ void handoff_rerouted(struct reactor *reactor)
     int64_t since_ms = reactor->loop.now_ms - DEADLINE_MS + REROUTED_MS;
     for (uint32_t i = 0; i < reactor->call_capacity; i++) {
         struct call *call = &reactor->calls[i];
-        if (call->used && call->since_ms > since_ms &&
-            reactor->routes[call->number] != (int32_t)call->peer)
+        if (!call->used || reactor->routes[call->number] == (int32_t)call->peer)
+            continue;
+        if (call->since_ms > since_ms)
             call->since_ms = since_ms;
+        reactor->abroad[call->number] += !call->abroad;
+        call->abroad = true;
     }
     reactor->give_up_ms = reactor->loop.now_ms + REROUTED_MS;
 }

@@ -13,7 +13,7 @@
 
 #define PARKED_MAX 16384u
 #define PARKED_SHARE 4u /* of the memory for bodies and queued events */
-#define GUEST_MS 300u   /* another process's: then it goes back, for its client may have gone */
+#define GUEST_MS 1000u  /* another process's: its client may have gone */
 #define RETRY_MS 25     /* until a leader that has sent calls back is asked again */
 
 struct parked {
@@ -42,6 +42,9 @@ static bool is_shut(const struct reactor *reactor, uint32_t number, bool guest)
 {
     const int32_t leader = reactor->routes[number];
     assert(number < ring_slices(reactor));
+    /* What comes back from who led it before is not to be overtaken. */
+    if (!guest && reactor->abroad[number] > 0)
+        return true;
     if (guest || leader == (int32_t)reactor->options.peer)
         return !leads_now(reactor) || is_held(reactor);
     return leader == ROUTE_NONE || reactor->peers[leader] == NULL || reactor->peers[leader]->closed;
@@ -215,14 +218,15 @@ static void tell(struct reactor *reactor, const struct waiter *waiter, uint16_t 
         handoff_answer(reactor, waiter, problem, false, NULL, detail);
 }
 
-/* It is written nowhere, and does not wait here any more. */
+/* It is written nowhere, and does not wait here any more. Only what this process will not lead goes
+ * back, and then all of it does: what another process sends meanwhile would come before it. */
 static void give_back(struct reactor *reactor, struct parked *parked, uint16_t problem)
 {
-    if (parked->waiter.kind == WAITER_PEER && parked->returns)
+    if (parked->waiter.kind == WAITER_PEER && parked->returns && problem == PROBLEM_NONE)
         handoff_return(reactor, &parked->waiter, &parked->produce, parked->number,
                        parked->body->data, parked->len);
     else
-        tell(reactor, &parked->waiter, problem, 0);
+        tell(reactor, &parked->waiter, problem != PROBLEM_NONE ? problem : PROBLEM_NOT_READY, 0);
     drop(reactor, parked);
 }
 
@@ -297,11 +301,11 @@ static bool is_any(const struct reactor *reactor, const struct parked *parked, u
     return true;
 }
 
-static void give_all_back(struct reactor *reactor, struct parked *taken)
+static void give_all_back(struct reactor *reactor, struct parked *taken, uint16_t problem)
 {
     while (taken != NULL) {
         struct parked *next = taken->next;
-        give_back(reactor, taken, PROBLEM_NOT_READY);
+        give_back(reactor, taken, problem);
         taken = next;
     }
 }
@@ -309,12 +313,12 @@ static void give_all_back(struct reactor *reactor, struct parked *taken)
 static void tend_lane(struct reactor *reactor, struct parked_lane *lane)
 {
     struct park *park = &reactor->park;
-    give_all_back(reactor, take_all(reactor, lane, is_strange, 0));
+    give_all_back(reactor, take_all(reactor, lane, is_strange, 0), PROBLEM_NONE);
     const uint32_t before = park->count;
     assert(lane->listed && (lane->first == NULL) == (lane->last == NULL));
     struct parked *late = take_all(reactor, lane, is_late, 0);
     park->expired += before - park->count;
-    give_all_back(reactor, late);
+    give_all_back(reactor, late, PROBLEM_NOT_READY);
     if (reactor->loop.now_ms < lane->retry_ms)
         return;
     lane->retry_ms = 0;
@@ -335,6 +339,16 @@ static int64_t lane_look_ms(const struct reactor *reactor, const struct parked_l
     return at_ms;
 }
 
+/* Where nothing waits any more, and nobody comes: how long it was shut is over. */
+static void note_open(struct reactor *reactor)
+{
+    struct parked_lane *lanes = reactor->park.lanes;
+    assert(reactor->park.stirred);
+    for (uint32_t i = 0; lanes != NULL && i < ring_slices(reactor); i++)
+        if (lanes[i].shut_ms != 0 && !is_shut(reactor, i, false))
+            lanes[i].shut_ms = 0;
+}
+
 void park_tend(struct reactor *reactor)
 {
     struct park *park = &reactor->park;
@@ -342,6 +356,10 @@ void park_tend(struct reactor *reactor)
         park->hold_until_ms = 0;
         park->stirred = true;
     }
+    if (park->stirred)
+        note_open(reactor);
+    if (park->count == 0)
+        park->stirred = false;
     if (park->count == 0 || (!park->stirred && reactor->loop.now_ms < park->look_ms))
         return;
     assert(park->listed != NULL); /* somebody waits somewhere */
@@ -404,7 +422,7 @@ void park_hold(struct reactor *reactor, uint32_t ms)
 void park_refuse(struct reactor *reactor, uint64_t conn)
 {
     for (struct parked_lane *lane = reactor->park.listed; lane != NULL; lane = lane->next)
-        give_all_back(reactor, take_all(reactor, lane, is_of, conn));
+        give_all_back(reactor, take_all(reactor, lane, is_of, conn), PROBLEM_NOT_READY);
 }
 
 void park_forget(struct reactor *reactor, uint64_t conn)
@@ -420,7 +438,7 @@ void park_forget(struct reactor *reactor, uint64_t conn)
 void park_end(struct reactor *reactor)
 {
     for (struct parked_lane *lane = reactor->park.listed; lane != NULL; lane = lane->next)
-        give_all_back(reactor, take_all(reactor, lane, is_any, 0));
+        give_all_back(reactor, take_all(reactor, lane, is_any, 0), PROBLEM_NONE);
     assert(reactor->park.count == 0);
 }
 

@@ -183,6 +183,7 @@ void reactor_free(struct reactor *reactor)
     shard_free(reactor->shard);
     free(reactor->calls);
     free(reactor->routes);
+    free(reactor->abroad);
     for (uint32_t peer = 0; reactor->endpoints != NULL && peer < reactor->options.peers; peer++)
         free(reactor->endpoints[peer]);
     free(reactor->endpoints);

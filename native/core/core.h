@@ -121,6 +121,7 @@ struct park {
 /* A produce call handed to another process, until its answer comes. */
 struct call {
     bool used;
+    bool abroad; /* with who leads its slice no more: it is answered, comes back, or is given up */
     uint32_t peer, number;
     struct turn_of turn;
     uint32_t generation, next_free;
@@ -202,6 +203,7 @@ struct reactor {
     struct conn **peers; /* outgoing hand-off connections by peer */
     uint64_t peer_out_bytes; /* unsent on all of them */
     struct intake intake;
+    uint32_t *abroad; /* by slice: calls that are */
     int32_t *routes;  /* by slice: the process that leads it, perhaps this one; or ROUTE_NONE */
     char **endpoints; /* by peer: its shard endpoint, for 421; NULL: not told yet */
     struct call *calls;

@@ -30,9 +30,11 @@ bool route_init(struct reactor *reactor)
     assert(o->slice_first <= o->slice_last && o->slice_width > 0);
     const uint32_t numbers = ring_slices(reactor);
     reactor->routes = calloc(numbers, sizeof *reactor->routes);
+    reactor->abroad = calloc(numbers, sizeof *reactor->abroad);
     reactor->endpoints = calloc(o->peers, sizeof *reactor->endpoints);
     reactor->peers = calloc(o->peers, sizeof *reactor->peers);
-    if (reactor->routes == NULL || reactor->endpoints == NULL || reactor->peers == NULL)
+    if (reactor->routes == NULL || reactor->abroad == NULL || reactor->endpoints == NULL ||
+        reactor->peers == NULL)
         return false;
     /* One broker has no elections: who owns what is known from the start. */
     for (uint32_t number = 0; number < numbers; number++)

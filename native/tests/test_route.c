@@ -65,6 +65,7 @@ static void ring_free(struct reactor *reactor)
         free(reactor->endpoints[peer]);
     free(reactor->endpoints);
     free(reactor->routes);
+    free(reactor->abroad);
     free(reactor->peers);
     free(reactor);
 }
