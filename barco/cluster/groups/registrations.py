@@ -260,7 +260,9 @@ class Registrations:
         self._known[info.consumer_id] = info
         self._counter = max(self._counter, info.counter)
         if info.removed_at:
-            same = before is not None and before.session == info.session
+            # It may have ended here while it was still to be told of: then there is no member.
+            there = self._groups.member(info.consumer_id)
+            same = there is not None and there.session == info.session
             if same and info.consumer_id in self._untold:
                 # Silent for too long at another broker; here it was heard of meanwhile.
                 self._tell(replace(info, removed_at=0), now)

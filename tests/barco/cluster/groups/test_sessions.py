@@ -1,7 +1,12 @@
 """When a session is over, as each of some brokers sees it."""
 
+from dataclasses import replace
+
 import pytest
 from sites import SESSION_S, Site, same, spread
+
+from barco.cluster.gossip.facts import ConsumerInfo
+from barco.cluster.groups.signs import told_after
 
 
 @pytest.mark.parametrize("crashes", [False, True])
@@ -46,3 +51,18 @@ def test_what_is_ended_elsewhere_and_was_heard_of_here_lives_on() -> None:
     assert sites[1].tick(now), "and ends where it was heard of last"
     spread(sites, now)
     assert sites[0].groups() == sites[1].groups() == {}
+
+
+def test_a_liar_ends_once_more_what_said_goodbye_before_it_was_told_of() -> None:
+    """A sign of it was still to be told when it left: nobody is there to live on."""
+    sites = [Site(0), Site(1)]
+    sites[0].register("c")
+    spread(sites)
+    for now in (1.0, 1.5):
+        sites[0].request("touch", now, consumerIds=["c"])
+    sites[0].request("goodbye", 2.0, consumerId="c")
+    gone = ConsumerInfo.of(sites[0].facts()[0])
+    again = replace(gone, heard=told_after(gone.heard, 0.0))
+    sites[0].hear([again.fact()], 2.1)
+    sites[0].tick(2.1 + SESSION_S)
+    assert sites[0].groups() == {}
