@@ -302,37 +302,40 @@ class Refused(Producer):
 
 
 class Group(Worker):
-    """A group of one consumer: polls, commits, and asks what is committed."""
+    """A group of one consumer: polls, commits, and asks what is committed. It goes from broker to
+    broker, so it names what it has received: else that comes again from the next one."""
 
     def __init__(self, load: "Load", name: str) -> None:
         super().__init__(load, name)
         self.session = 0
         self.registered = False
+        self.received = ""
         self.group = f"g-{load.topic}"
 
     def step(self) -> None:
         assert self.wire is not None
-        query = f"consumerId={self.proc}"
         try:
             if not self.registered:
                 self.session += 1
-                target = f"/v1/consumer/register?{query}&group={self.group}"
+                self.received = ""
+                target = f"/v1/consumer/register?{self._query()}&group={self.group}"
                 target += f"&topic={self.load.topic}&onNewGroup=startFromEarliest"
                 self.registered = self.wire.call("PUT", target).status == 200
                 time.sleep(0 if self.registered else 0.05)
                 return
             answer = self.wire.call(
                 "POST",
-                f"/v1/consumer/poll?{query}&waitMs=100&maxBytes=300000",
+                f"/v1/consumer/poll?{self._query()}&waitMs=100&maxBytes=300000",
                 headers={"Accept": NDJSON},
             )
             if answer.status == 200:
                 self._polled(answer)
+                self.received = answer.headers["barco-delivery"]
             elif answer.status != 204:
                 self.registered = False
                 time.sleep(0.02)
             if self.random.random() < 0.3:
-                self._committed(query)
+                self._committed()
         except (OSError, EOFError):
             self.hang_up()
             self.registered = False
@@ -347,10 +350,14 @@ class Group(Worker):
             events.append([place, epoch, int(offset), key, value])
         self.load.seen("poll", self, events)
 
-    def _committed(self, query: str) -> None:
+    def _query(self) -> str:
+        received = f"&delivery={quote(self.received)}" if self.received else ""
+        return f"consumerId={self.proc}{received}"
+
+    def _committed(self) -> None:
         assert self.wire is not None
         t0 = time.monotonic()
-        answer = self.wire.call("POST", f"/v1/consumer/commit?{query}")
+        answer = self.wire.call("POST", f"/v1/consumer/commit?{self._query()}")
         if answer.status != 204:
             return
         answer = self.wire.call("GET", f"/v1/groups/{self.group}")
