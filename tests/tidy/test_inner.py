@@ -18,10 +18,10 @@ def unused(module: ast.AST) -> list[tuple[int, str]]:
     for outer in ast.walk(module):
         if not isinstance(outer, Function):
             continue
-        names = {each.id for each in ast.walk(outer) if isinstance(each, ast.Name)}
-        for inner in _inner(outer):
-            if not inner.decorator_list and inner.name not in names:
-                found.append((inner.lineno, inner.name))
+        inner = [each for each in _inner(outer) if not each.decorator_list]
+        if inner:
+            names = {each.id for each in ast.walk(outer) if isinstance(each, ast.Name)}
+            found += [(each.lineno, each.name) for each in inner if each.name not in names]
     return found
 
 
@@ -46,13 +46,15 @@ def twice(module: ast.Module) -> list[tuple[int, str]]:
         if not isinstance(body, list):
             continue
         for one, next_ in itertools.pairwise(body):
+            if not isinstance(one, ast.Expr) or not isinstance(next_, ast.Expr):
+                continue
             if _runs(one) and ast.dump(one) == ast.dump(next_):
                 found.append((next_.lineno, ast.unparse(next_)))
     return found
 
 
-def _runs(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and "asyncio.run(" in ast.unparse(statement)
+def _runs(statement: ast.Expr) -> bool:
+    return "asyncio.run(" in ast.unparse(statement)
 
 
 def test_what_is_defined_in_a_function_is_used() -> None:
