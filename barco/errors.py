@@ -216,6 +216,14 @@ class UnsupportedMediaTypeError(RequestError):
     title = "Unsupported media type"
 
 
+class UnprocessableError(RequestError):
+    """Understood, and wrong in itself: a schema that is none, an event that is not as it should."""
+
+    status = 422
+    slug = "unprocessable"
+    title = "Unprocessable content"
+
+
 class MisdirectedError(RequestError):
     """The slice belongs to another worker and forwarding was refused; `owner` has its address."""
 

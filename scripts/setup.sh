@@ -92,7 +92,7 @@ fi
 say "building the C core and installing barco into .venv"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check \
     --config-settings=cmake.define.BARCO_FACES=ON \
-    --editable '.[test,demo,spark,export,kubernetes,certs]' \
+    --editable '.[test,demo,spark,export,kubernetes,certs,schemas]' \
     || die "the installation failed; what pip said is above"
 .venv/bin/barco --version >/dev/null || die ".venv/bin/barco does not run"
 echo "$wanted" > "$stamp"

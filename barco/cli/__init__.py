@@ -29,6 +29,7 @@ COMMANDS = (
     "queue",
     "dead",
     "users",
+    "schemas",
     "status",
     "top",
     "ring",

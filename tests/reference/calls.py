@@ -22,6 +22,11 @@ PLACE = f"/v1/topic/t/slices/{-(2**63)}/0/events"
 LEAVE = {"state": "staged"}
 COMMIT = {"state": "prepared", "attempts": [], "rows": {"t": {"0": 1}}}
 
+AVRO = {"schema": '"string"'}
+
+TOPICAL = {"produces", "consumes", "administers", "administers_all", "elsewhere"}
+"""Who has to do with topic t; all others have to do with none."""
+
 CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
     ("GET", "/ready"): ("/ready", "", None, {*SOMEBODY, "no token", "wrong token"}),
     ("GET", "/"): ("/", "", None, {*SOMEBODY, "no token", "wrong token"}),
@@ -128,5 +133,70 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
     ("GET", "/v1/users"): ("/v1/users", "", None, {"names"}),
     ("PUT", "/v1/users/{user}"): ("/v1/users/x", "", {"grants": []}, {"names"}),
     ("DELETE", "/v1/users/{user}"): ("/v1/users/x", "", None, {"names"}),
+    ("GET", "/registry"): ("/registry", "", None, set(SOMEBODY)),
+    ("GET", "/registry/schemas/types"): ("/registry/schemas/types", "", None, set(SOMEBODY)),
+    **{
+        ("GET", f"/registry/{path}"): (f"/registry/{path}", "", None, {*TOPICAL, "measures"})
+        for path in ("schemas", "subjects", "config", "mode")
+    },
+    **{
+        ("GET", "/registry/schemas/ids/{number}" + end): (
+            *("/registry/schemas/ids/1" + end, "", None),
+            TOPICAL,
+        )
+        for end in ("", "/schema", "/subjects", "/versions")
+    },
+    **{
+        ("GET", f"/registry/{path}"): (
+            *(f"/registry/{path}".format(subject="t-value", version=1), "", None),
+            TOPICAL,
+        )
+        for path in (
+            *("subjects/{subject}/versions", "subjects/{subject}/versions/{version}"),
+            "subjects/{subject}/versions/{version}/schema",
+            "subjects/{subject}/versions/{version}/referencedby",
+            *("config/{subject}", "mode/{subject}"),
+        )
+    },
+    **{
+        ("POST", f"/registry/{path}"): (
+            *(f"/registry/{path}".format(subject="t-key", version=1), "", AVRO),
+            TOPICAL,
+        )
+        for path in (
+            "subjects/{subject}",
+            "compatibility/subjects/{subject}/versions",
+            "compatibility/subjects/{subject}/versions/{version}",
+        )
+    },
+    ("POST", "/registry/subjects/{subject}/versions"): (
+        *("/registry/subjects/t-value/versions", "", AVRO),
+        {"produces", "administers", "administers_all"},
+    ),
+    **{
+        ("DELETE", f"/registry/{path}"): (
+            *(f"/registry/{path}".format(subject="t", version=1), "", None),
+            {"administers", "administers_all"},
+        )
+        for path in (
+            *("subjects/{subject}", "subjects/{subject}/versions/{version}"),
+            *("config/{subject}", "mode/{subject}"),
+        )
+    },
+    ("PUT", "/registry/config/{subject}"): (
+        *("/registry/config/t-value", "", {"compatibility": "FULL"}),
+        {"administers", "administers_all"},
+    ),
+    ("PUT", "/registry/mode/{subject}"): (
+        *("/registry/mode/t-value", "", {"mode": "READWRITE"}),
+        {"administers", "administers_all"},
+    ),
+    ("PUT", "/registry/config"): (
+        *("/registry/config", "", {"compatibility": "FULL"}),
+        {"administers_all"},
+    ),
+    ("PUT", "/registry/mode"): ("/registry/mode", "", {"mode": "READONLY"}, {"administers_all"}),
+    ("DELETE", "/registry/config"): ("/registry/config", "", None, {"administers_all"}),
+    ("DELETE", "/registry/mode"): ("/registry/mode", "", None, {"administers_all"}),
 }
 """By method and path of a route: path, query and body of a call, and who may make it."""

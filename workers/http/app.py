@@ -34,6 +34,7 @@ from barco.workers.http.handlers.topics import Topics
 from barco.workers.http.handlers.users import Users
 from barco.workers.http.handlers.writes import Writes
 from barco.workers.http.needs import NEEDS
+from barco.workers.http.schemas.handlers import SchemaRoutes
 from barco.workers.http.table import ROUTES
 from barco.workers.operations.service import ShardService
 from barco.workers.seams import SiblingsLike, SupervisorLike
@@ -43,7 +44,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 _ALWAYS = {f"status.{name}" for name in ("status", "ready", "brokers", "metrics", "openapi")}
 _ALWAYS |= {f"console.{name}" for name in ("home", "page", "file")}
 """Answered before the shard is open as well."""
-_ADMINISTRATION = ("/v1/topics", "/v1/groups", "/v1/topology", "/v1/users")
+_ADMINISTRATION = (
+    *("/v1/topics", "/v1/groups", "/v1/topology", "/v1/users"),
+    *("/registry/subjects", "/registry/config", "/registry/mode"),
+)
 """What is changed there is told in the log."""
 
 NOBODY = User("")
@@ -65,6 +69,13 @@ def token_in(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
     if len(given) != 1 or given[0][:7].lower() != b"bearer " or len(given[0]) > TOKEN_BYTES_MAX:
         return None
     return given[0][7:].decode("latin-1")
+
+
+def _administers(method: str, path: str) -> bool:
+    """Whether a call changes what many depend on."""
+    if method == "POST" and path.startswith("/registry"):
+        return path.endswith("/versions")  # Else it is a question, with a schema in its body.
+    return method != "GET" and path.startswith(_ADMINISTRATION)
 
 
 def _unauthorized() -> UnauthorizedError:
@@ -97,6 +108,7 @@ class App:
             "queues": QueueRoutes(self._context, topics),
             "groups": GroupRoutes(self._context),
             "growing": Growing(self._context),
+            "schemas": SchemaRoutes(self._context),
             "writes": Writes(self._context),
             "users": Users(self._context),
         }
@@ -182,7 +194,7 @@ class App:
     ) -> Response:
         """The answer with the id of its request, where that is in a line of the log, or may be
         asked for."""
-        administers = method != "GET" and path.startswith(_ADMINISTRATION)
+        administers = _administers(method, path)
         if response.status < 400 and not administers:
             return response
         request, access = self.audit.next_id(), self._context.service.access

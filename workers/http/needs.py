@@ -10,6 +10,8 @@ from barco.model.access import ADMIN, CLUSTER, CONSUME, EVERY, METRICS, PRODUCE,
 from barco.workers.http.base.messages import Request, check_topic
 from barco.workers.http.base.needs import Need, Object
 from barco.workers.http.consuming.registration import registration
+from barco.workers.http.schemas.table import ID, ROOT, SCHEMA_ROUTES, SUBJECT
+from barco.workers.schemas.words import topic_of
 
 
 def _topic(request: Request) -> Iterable[Object]:
@@ -59,6 +61,31 @@ def _written(request: Request) -> Iterable[Object]:
     return [(topic, None) for topic in rows] or [(None, None)]
 
 
+def _subject(request: Request) -> Iterable[Object]:
+    return ((topic_of(request.variables["subject"]), None),)
+
+
+def _every_subject(request: Request) -> Iterable[Object]:
+    return ((EVERY, None),)
+
+
+def _of_schemas(method: str, path: str) -> Need:
+    """Who has to do with a topic reads its schemas, and whoever produces adds versions, which its
+    level allows; to delete, and to change levels, is to administer. Of what has no subject in its
+    path each handler shows what is of subjects that the user may read."""
+    if path in (ROOT, f"{ROOT}/schemas/types"):
+        return _ANYBODY
+    if method in ("PUT", "DELETE"):
+        return Need((ADMIN,), _subject if "{subject}" in path else _every_subject)
+    if (method, path) == ("POST", f"{SUBJECT}/versions"):
+        return Need((PRODUCE, ADMIN), _subject)
+    if "{subject}" in path:
+        return Need((CONSUME, PRODUCE, ADMIN), _subject)
+    assert method == "GET", "what is posted is about a subject"
+    return Need((CONSUME, PRODUCE, ADMIN) if path.startswith(ID) else _NAMES)
+
+
+_NAMES = (CONSUME, PRODUCE, ADMIN, METRICS)
 _ANYBODY = Need(())
 _READS = Need((CONSUME,), _topic)
 _OF_MEMBER = Need((CONSUME,))
@@ -112,5 +139,6 @@ NEEDS = {
     ("GET", "/v1/users"): Need((USERS,)),
     ("PUT", "/v1/users/{user}"): Need((USERS,)),
     ("DELETE", "/v1/users/{user}"): Need((USERS,)),
+    **{(each.method, each.path): _of_schemas(each.method, each.path) for each in SCHEMA_ROUTES},
 }
 """By method and path, as the table of routes spells it."""

@@ -6,6 +6,7 @@ from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.render import CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
 from barco.workers.http.consuming.positions import COMMIT_POSITIONS_MAX
+from barco.workers.http.schemas.table import SCHEMA_ROUTES
 from barco.workers.http.table_console import CONSOLE_ROUTES
 from barco.workers.http.table_events import (
     EVENT_ROUTES,
@@ -419,4 +420,5 @@ ROUTES = (
     *GROWING_ROUTES,
     *WRITE_ROUTES,
     *USER_ROUTES,
+    *SCHEMA_ROUTES,
 )

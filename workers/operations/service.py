@@ -21,6 +21,8 @@ from barco.workers.peers.ranges import RingRanges
 from barco.workers.peers.voices import Voices
 from barco.workers.queues.desk import QueueDesk
 from barco.workers.queues.queues import Queues
+from barco.workers.schemas.keeper import SLICE as SCHEMAS_SLICE
+from barco.workers.schemas.keeper import SchemaKeeper
 from barco.workers.seams import (
     Gate,
     LogReaderLike,
@@ -156,10 +158,19 @@ class ShardService:
             part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
         )
         self.notes = Notes(reactor, self.appends, self.slices, now_us)
+        self.schemas = self._make_schemas()
         self.queues, self.groups, self._beyond = self._make_queues()
         self.topics.on_deleted = self.staging.topic_deleted
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
+
+    def _make_schemas(self) -> SchemaKeeper:
+        return SchemaKeeper(
+            self.reactor,
+            self.appends,
+            lambda: SCHEMAS_SLICE in self.ranges.numbers_of(self.options.held.token),
+            lambda: self.gate.serves_consumers(),
+        )
 
     def _make_queues(
         self,
@@ -196,6 +207,7 @@ class ShardService:
             **self.target.operations(),
             **self.access.operations(),
             **self.notes.operations(),
+            **self.schemas.operations(),
             **self.groups.operations(),
             **producers.operations(self.reactor, self.first_slice, lambda: self.leading),
             "ping": self._ping,
@@ -223,6 +235,7 @@ class ShardService:
         self.leading = False
         self.staging.rest()
         self.notes.close()
+        self.schemas.close()
         self.target.close()
         self.access.close()
         self.queues.close()
@@ -240,6 +253,7 @@ class ShardService:
         self.queues.open(epoch)
         self.staging.open(self.topics.deleted())
         self.notes.open()
+        self.schemas.open()
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""

@@ -22,6 +22,7 @@ LARGE: dict[str, int] = {
     "lags": 512 * KiB,
     "state": 8 * MiB,
     "access": limits.ACCESS_BYTES_MAX,
+    "schema_look": 8 * MiB,
 }
 """Those that may be large, whatever is asked. A state is made in memory before its parts are."""
 
@@ -54,6 +55,8 @@ ENDS_HERE = frozenset(
         "stats",
         "access",
         "access_asked",
+        "schema_look",
+        "schema_change",
         "written",
     )
 )

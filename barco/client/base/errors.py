@@ -99,7 +99,8 @@ def response_error(
     kind = _BY_SLUG.get(slug) or _by_status(status, headers)
     if issubclass(kind, errors.SequenceGapError):
         problem.setdefault("expected", expected_sequence(problem))
-    reason = str(problem.get("detail") or problem.get("title") or kind.title)
+    said = (problem.get(name) for name in ("detail", "message", "title"))
+    reason = str(next(filter(None, said), kind.title))
     extra = {
         name: value
         for name, value in problem.items()
@@ -170,5 +171,6 @@ _BY_STATUS: dict[int, type[BarcoError]] = {
     413: errors.TooLargeError,
     415: errors.UnsupportedMediaTypeError,
     421: errors.MisdirectedError,
+    422: errors.UnprocessableError,
     429: errors.TooManyRequestsError,
 }

@@ -27,6 +27,9 @@ _PLACES = {
     "user": "The name of a user: 1 to 32 of a-z, A-Z, 0-9, '_', '-'.",
     "file": "The name of one of the console's files.",
     "writer": "The id of a query or job: 1 to 128 of a-z, A-Z, 0-9, '_', '.', ':', '-'.",
+    "subject": "The name of a subject.",
+    "number": "The id of a schema.",
+    "version": "The number of a version, or latest.",
     "batch": "The number of the write among those of its writer; later ones are larger.",
 }
 
@@ -96,6 +99,7 @@ _TAGS = {
     "write": "Many events from many tasks, at once or not at all: Spark's sink. At the shard "
     "endpoints of the slices' owners.",
     "administration": "Topics, groups, the broker itself.",
+    "schemas": "The registry of schemas, as Avro's users' clients speak to it.",
 }
 
 
@@ -192,12 +196,16 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 def _answer(route: Route, status: int) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": route.answers[status]}
     if status >= 400:
-        if route.shape in ("status", "ready"):  # They say why not, in the same form.
+        if route.refused:
+            answer["content"] = {kind: {"schema": route.refused} for kind in route.kinds}
+        elif route.shape in ("status", "ready"):  # They say why not, in the same form.
             answer["content"] = {"application/json": {"schema": _KINDS[route.shape]}}
         else:
             answer["content"] = {
                 "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
             }
+    elif status in (200, 201) and route.schema:
+        answer["content"] = {kind: {"schema": route.schema} for kind in route.kinds}
     elif status in (200, 201) and route.kinds:
         schema = _KINDS.get(route.shape, {})
         answer["content"] = {

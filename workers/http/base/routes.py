@@ -55,6 +55,10 @@ class Route:
     """Media types of the 200 answer."""
     shape: str = ""
     """The schema of the JSON among them: "stored", "events", "status", "ready", or any."""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    """The schema itself, of a 200 answer whose kinds are all JSON."""
+    refused: Mapping[str, Any] = field(default_factory=dict)
+    """Of what is wrong, where that is told by another document than everywhere."""
 
 
 class Router:

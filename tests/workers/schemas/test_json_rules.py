@@ -1,0 +1,98 @@
+"""What may follow a JSON schema, and what may not."""
+
+from typing import Any
+
+import pytest
+
+from barco.errors import UnprocessableError
+from barco.workers.schemas.json_rules import Root, refused
+
+
+def found(new: Any, old: Any) -> list[str]:
+    return refused(Root(new, {}), Root(old, {}))
+
+
+def closed(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    return open_(required, **properties) | {"additionalProperties": False}
+
+
+def open_(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+TEXT, NUMBER, INTEGER = ({"type": each} for each in ("string", "number", "integer"))
+LIST = {"type": "array", "items": {"$ref": "#/$defs/node"}}
+TREE = {
+    "$ref": "#/$defs/node",
+    "$defs": {"node": closed(("v",), v=INTEGER, below=LIST)},
+}
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        (True, TEXT),
+        ({}, {}),
+        (TEXT, False),
+        (NUMBER, INTEGER),
+        (TEXT | {"title": "t", "description": "d"}, TEXT),
+        ({"type": ["string", "null"]}, TEXT),
+        ({"anyOf": [TEXT, {"type": "null"}]}, {"type": ["string", "null"]}),
+        ({"oneOf": [TEXT, INTEGER]}, {"oneOf": [INTEGER, TEXT]}),
+        (TEXT | {"maxLength": 9}, TEXT | {"maxLength": 8}),
+        (INTEGER | {"minimum": 1}, INTEGER | {"minimum": 2}),
+        (TEXT | {"pattern": "a"}, TEXT | {"pattern": "a"}),
+        ({"enum": ["a", "b"]}, {"enum": ["a"]}),
+        (TEXT, {"enum": ["a", "b"]}),
+        ({"enum": ["a", "b"]}, {"const": "a"}),
+        (open_(a=TEXT), open_(a=TEXT, b=TEXT)),
+        (closed(a=TEXT, b=TEXT), closed(a=TEXT)),
+        (open_(("a",), a=TEXT), open_(("a", "b"), a=TEXT)),
+        ({"type": "array", "items": NUMBER}, {"type": "array", "items": INTEGER}),
+        (TREE, TREE),
+        ({"allOf": [TEXT, {"maxLength": 3}]}, {"allOf": [TEXT, {"maxLength": 3}]}),
+        ({"not": TEXT}, {"not": TEXT}),
+    ],
+)
+def test_what_may_follow(new: Any, old: Any) -> None:
+    assert not found(new, old)
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "word"),
+    [
+        (False, TEXT, "nothing"),
+        (INTEGER, NUMBER, "number"),
+        (TEXT, {"type": ["string", "null"]}, "null"),
+        ({"oneOf": [TEXT, INTEGER]}, {"oneOf": [TEXT, NUMBER]}, "oneOf"),
+        (TEXT | {"maxLength": 8}, TEXT | {"maxLength": 9}, "maxLength"),
+        (TEXT | {"minLength": 1}, TEXT, "minLength"),
+        (INTEGER | {"minimum": 3}, INTEGER | {"minimum": 2}, "minimum"),
+        (TEXT | {"pattern": "a"}, TEXT | {"pattern": "b"}, "pattern"),
+        (TEXT | {"format": "date"}, TEXT, "format"),
+        ({"enum": ["a"]}, {"enum": ["a", "b"]}, "'b'"),
+        ({"enum": ["a"]}, TEXT, "some values"),
+        (open_(a=TEXT, b=TEXT), open_(a=TEXT), "/b"),
+        (closed(a=TEXT), closed(a=TEXT, b=TEXT), "/b"),
+        (closed(a=TEXT), open_(a=TEXT), "/*"),
+        (open_(("a",), a=TEXT), open_(a=TEXT), "/a"),
+        (open_(a=INTEGER), open_(a=TEXT), "/a"),
+        ({"type": "array", "items": TEXT}, {"type": "array"}, "/items"),
+        ({"allOf": [TEXT, {"maxLength": 3}]}, TEXT, "maxLength"),
+        ({"not": TEXT}, {"not": INTEGER}, "not"),
+        (open_(a=TEXT), open_() | {"patternProperties": {"a": INTEGER}} | closed(), "/a"),
+        (
+            TREE,
+            {**TREE, "$defs": {"node": closed(("v",), v=TEXT)}},
+            "/v",
+        ),
+    ],
+)
+def test_what_may_not(new: Any, old: Any, word: str) -> None:
+    assert word in "; ".join(found(new, old))
+
+
+def test_a_reference_to_nothing_or_to_itself() -> None:
+    for wrong in ({"$ref": "#/nowhere"}, {"$ref": "#"}):
+        with pytest.raises(UnprocessableError):
+            found(wrong, TEXT)
