@@ -232,6 +232,9 @@ async def test_a_worker_that_begins_to_lead_knows_what_the_log_has(r: Registry) 
     service.schemas.open()
     assert await r.told("GET", path) == [1]
     assert (await r.told("POST", path, {"schema": TWO}))["id"] == 2
+    r.reactors[0].kept["__schemas", b"i/9"] = b"of a later version"
+    service.schemas.open()
+    assert (await r.told("POST", "/subjects/u/versions", {"schema": BAD}))["id"] == 10
 
 
 def test_ids_show_only_what_is_of_subjects_that_one_may_read() -> None:

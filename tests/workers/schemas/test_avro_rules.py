@@ -121,16 +121,21 @@ def test_what_can_not_be_read(reader: Any, writer: Any, word: str) -> None:
 
 
 def test_a_guess_about_a_type_within_itself_goes_with_what_it_was_made_for() -> None:
-    """The first branch of the union is tried, with its own tail taken for readable; it is not, and
-    so nothing that followed from that counts in the second."""
+    """The first branch is tried, and its tail taken for readable as long as it is; it is not, and
+    so neither is the tail by itself."""
 
-    def link(name: str, kind: str, inner: str) -> dict[str, Any]:
-        tail = {"name": "t", "type": ["null", record({"name": "up", "type": name}, name=inner)]}
-        return record(tail, {"name": "v", "type": kind}, name=name)
+    def link(space: str, kind: str) -> dict[str, Any]:
+        up = record({"name": "up", "type": f"{space}.L"}, name=f"{space}.T")
+        tail = {"name": "t", "type": ["null", up]}
+        return record(tail, {"name": "v", "type": kind}, name=f"{space}.L")
 
-    writer = link("n.L", "string", "n.T")
-    assert found(["null", link("m.L", "int", "m.T")], writer)
-    assert not found(["null", link("m.L", "int", "m.T"), link("k.L", "string", "k.T")], writer)
+    def both(a: Any, b: Any) -> Any:
+        return record({"name": "a", "type": a}, {"name": "b", "type": b}, name="Top")
+
+    writer = both(link("n", "string"), "n.T")
+    branches = [link("m", "int"), link("k", "string")]
+    assert not found(both(branches, "k.T"), writer)
+    assert found(both(branches, "m.T"), writer)
 
 
 def test_what_is_too_large_is_not_compared() -> None:

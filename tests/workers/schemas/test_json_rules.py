@@ -81,6 +81,7 @@ def test_what_may_follow(new: Any, old: Any) -> None:
         ({"allOf": [TEXT, {"maxLength": 3}]}, TEXT, "maxLength"),
         ({"not": TEXT}, {"not": INTEGER}, "not"),
         (open_(a=TEXT), open_() | {"patternProperties": {"a": INTEGER}} | closed(), "/a"),
+        ({"anyOf": [TEXT, {"type": "null"}], "maxLength": 3}, TEXT, "maxLength"),
         (
             TREE,
             {**TREE, "$defs": {"node": closed(("v",), v=TEXT)}},

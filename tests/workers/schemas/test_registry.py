@@ -105,15 +105,17 @@ def test_deletions() -> None:
     assert registry.version("a", 3, deleted=True).id == registry.schema(3).id == 3
     assert logged.register("a", draft("z")) == (4, 3)
     refusal(words.SUBJECT_NOT_DELETED, registry.delete_all, "a", True)
+    logged.delete("a", 3, permanent=True)
+    assert logged.register("a", draft("w")) == (5, 4)
     numbers, steps = registry.delete_all("a", False)
     logged.write(steps)
-    assert numbers == [1, 2, 4] and registry.subjects() == []
+    assert numbers == [1, 2, 4, 5] and registry.subjects() == []
     refusal(words.SUBJECT_DELETED, registry.delete_all, "a", False)
     numbers, steps = registry.delete_all("a", True)
     logged.write(steps)
-    assert numbers == [1, 2, 3, 4] and registry.bytes == logged.reread().bytes == 0
+    assert numbers == [1, 2, 4, 5] and registry.bytes == logged.reread().bytes == 0
     refusal(words.SUBJECT_NOT_FOUND, registry.delete_all, "a", True)
-    assert registry.last == 3
+    assert registry.last == 4
 
 
 def test_references_hold_what_they_mean() -> None:
