@@ -55,6 +55,8 @@ class Route:
     """Media types of the 200 answer."""
     shape: str = ""
     """The schema of the JSON among them: "stored", "events", "status", "ready", or any."""
+    lenient: bool = False
+    """Parameters that are not known are passed over."""
 
 
 class Router:
