@@ -5,7 +5,7 @@ raises ValueError with a sentence that says what is wrong with them.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypedDict, final, type_check_only
+from typing import Any, Self, TypeAlias, TypedDict, final, type_check_only
 
 from typing_extensions import Buffer
 
@@ -61,6 +61,36 @@ def batch_encode(
     broker's clock is used. ValueError: no value, columns of different lengths or of another name, a
     key over 65,535 bytes, a column over 64 MiB, timestamps that are not positive.
     """
+
+class Shipped:
+    """Events as a shipper of logs sent them: read once, then made a batch for each topic."""
+
+    def __new__(
+        cls,
+        format: str,
+        body: Buffer,
+        event_bytes_max: int,
+        bytes_max: int,
+        low_us: int,
+        high_us: int,
+        headers: bytes = b"",
+    ) -> Self:
+        """format: bulk (Elasticsearch), hec (Splunk) or lines, all of them with `headers`. A time
+        that is not within low_us and high_us is none. ValueError: a limit is out of bounds."""
+    @property
+    def flaw(self) -> str: ...  # of the whole body; empty: none
+    @property
+    def at(self) -> int: ...  # the event, from 0, or the line, from 1, that has it
+    @property
+    def count(self) -> int: ...
+    def kinds(self) -> list[tuple[int, str | None, str, int]]:
+        """Of each kind of events the operation, the name that is said, what is wrong with each of
+        them (empty: nothing), and how many there are."""
+    def batch(self, wanted: bytes, now_us: int, /) -> bytes:
+        """The events of some kinds, a byte for each of kinds(), as application/vnd.barco.batch; one
+        without a time has now_us where others have one. ValueError: there is none, or a flaw."""
+    def items(self, heads: list[bytes], tails: list[bytes], /) -> bytes:
+        """Of each event its kind's head, its id, and its kind's tail, between commas."""
 
 def tokens(offsets: Buffer, keys: Buffer, /) -> bytes:
     """The tokens of a column of keys, native 64-bit integers. `offsets`: 32-bit, one more than
@@ -363,6 +393,9 @@ class Reactor:
     ) -> bool:
         """Whether the client is still there."""
     def connected(self, request_id: int, /) -> bool: ...  # and the client's side is open
+    def produce_made(
+        self, request_id: int, topic: str, batch: Buffer, known_only: bool, /
+    ) -> tuple[int, str, str] | None: ...
     def feed_open(self, place: str, /) -> int | None: ...
     def feed_close(self, feed: int, /) -> None: ...
     def feed_push(self, feed: int, place: str, text: Buffer, /) -> tuple[int, int] | None: ...

@@ -31,6 +31,12 @@ class ReactorLike(Protocol):
         RuntimeError: it was not taken, there is no room for it now.
         """
 
+    def produce_made(
+        self, request_id: int, topic: str, batch: bytes, known_only: bool, /
+    ) -> tuple[int, str, str] | None:
+        """Produce a batch on behalf of a request that waits for an answer; the upcall "produced"
+        follows. Else status, type and title of what is wrong. known_only: it makes no topic."""
+
     def check_batch(
         self, slice: int, batch: bytes | memoryview, /
     ) -> tuple[int, int, int, int, int]:

@@ -106,6 +106,7 @@ class Worker:
             "aborted": self._aborted,
             "hearer": lambda upcall: self._app.listen.hear(*upcall[1:]),
             "appended": self._service.upcall,
+            "produced": lambda upcall: self._service.made.produced(*upcall[1:]),
             "stable": self._service.upcall,
             "io_error": lambda upcall: self._fatal(f"the log cannot be written: {upcall[1]}"),
             "peer_closed": lambda upcall: self._network.hand_off.lost(upcall[1]),
@@ -384,7 +385,7 @@ class Worker:
         body: bytes,
     ) -> None:
         try:
-            response = await self._app.handle(method, path, query, headers, body)
+            response = await self._app.handle(method, path, query, headers, body, number)
         except asyncio.CancelledError:
             response = problem_response(NotReadyError("The broker is stopping."))
         if response.stream is not None:

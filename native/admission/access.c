@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admission/bearer.h"
 #include "admission/refusals.h"
 
 #define USER_AT (2 * ACCESS_HASH_BYTES)
@@ -204,33 +205,6 @@ void access_free(struct reactor *reactor)
 }
 
 /* ---- who ---- */
-
-static bool is_named(const struct http1_slice *name, const char *lower, uint32_t len)
-{
-    if (name->len != len)
-        return false;
-    for (uint32_t i = 0; i < len; i++)
-        if ((name->p[i] | 0x20) != lower[i])
-            return false;
-    return true;
-}
-
-/* The value of the only such field; NULL: there is none, or more than one, or none of a token. */
-static const struct http1_slice *bearer_of(const struct http1_request *head)
-{
-    const struct http1_slice *found = NULL;
-    for (uint16_t i = 0; i < head->header_count; i++) {
-        if (!is_named(&head->headers[i].name, "authorization", 13))
-            continue;
-        if (found != NULL)
-            return NULL;
-        found = &head->headers[i].value;
-    }
-    if (found == NULL || found->len <= 7 || found->len > BEARER_BYTES_MAX ||
-        !is_named(&(struct http1_slice){found->p, 6}, "bearer", 6) || found->p[6] != ' ')
-        return NULL;
-    return found;
-}
 
 /* Whose token a header's value has; NULL: nobody's. */
 static const uint8_t *entry_of(const struct access *access, const char *bearer, size_t len)
@@ -454,8 +428,9 @@ uint16_t access_check(struct conn *conn, const struct http1_request *head,
         return PROBLEM_NONE;
     if (!access->known)
         return PROBLEM_NOT_READY;
-    const struct http1_slice *bearer = bearer_of(head);
-    if (bearer == NULL || who(conn, access, bearer) == NULL)
+    char room[BEARER_BYTES_MAX];
+    struct http1_slice bearer;
+    if (!bearer_of(head, room, &bearer) || who(conn, access, &bearer) == NULL)
         return PROBLEM_UNAUTHORIZED;
     assert(client->shown->number == access->number);
     if (!count_in(access, client->shown)) {

@@ -14,7 +14,6 @@
 #define ACCESS_RATE_MAX (1ull << 40)     /* of a quota */
 #define ACCESS_KNOWN_TOPICS 1u           /* a produce makes no topic */
 #define ACCESS_DEBT_SECONDS 3600u        /* more is forgiven: so long at most somebody waits */
-#define BEARER_BYTES_MAX 135u /* an Authorization header's value; a longer one is nobody's */
 
 /* A table as bytes, little-endian: for each token, in the order of the hashes, its SHA-256, the
  * SHA-256 of the user's name, uint16 the user's number (less than there are entries), uint64

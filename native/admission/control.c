@@ -152,6 +152,11 @@ void conn_abandoned(struct conn *conn)
         } else if (slot->control && slot->asked == NULL && slot->kind == SLOT_OPEN) {
             reactor_upcall(conn_reactor(conn), UPCALL_ABORTED, request_id(conn_id(conn), n));
             conn_reactor(conn)->aborted++;
+            if (slot->waiting > 0 && conn->closed) { /* nobody tells of it any more */
+                struct upcall *up = reactor_upcall(conn_reactor(conn), UPCALL_PRODUCED,
+                                                   request_id(conn_id(conn), n));
+                up->status = PROBLEM_UNKNOWN_OUTCOME;
+            }
         }
     }
 }

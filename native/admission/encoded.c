@@ -1,6 +1,7 @@
 #include "admission/encoded.h"
 
 #include <assert.h>
+#include <strings.h>
 
 #define FIRST_TIMES 4u /* so many times what came, where nothing says how much it is */
 #define FIRST_BYTES (4u << 10)
@@ -61,4 +62,29 @@ uint16_t encoded_unpack(struct reactor *reactor, enum coding coding, const uint8
     assert((problem == PROBLEM_NONE) == (body != NULL));
     *out = body;
     return problem;
+}
+
+static bool is_text(const struct http1_slice *slice, const char *text, uint32_t len)
+{
+    return slice->len == len && strncasecmp(slice->p, text, len) == 0;
+}
+
+uint16_t encoded_as(const struct http1_request *head, uint8_t *coding)
+{
+    bool seen = false;
+    *coding = CODING_NONE;
+    for (uint16_t i = 0; i < head->header_count; i++) {
+        const struct http1_header *header = &head->headers[i];
+        if (!is_text(&header->name, "content-encoding", 16))
+            continue;
+        const enum coding named = is_text(&header->value, "snappy", 6)     ? CODING_NONE
+                                  : is_text(&header->value, "identity", 8) ? CODING_NONE
+                                                                   : inflate_coding(&header->value);
+        if (named == CODING_UNKNOWN || seen)
+            return PROBLEM_ENCODING; /* or more than one */
+        assert(named < CODING_UNKNOWN && *coding == CODING_NONE); /* it is the first */
+        seen = true;
+        *coding = (uint8_t)named;
+    }
+    return PROBLEM_NONE;
 }

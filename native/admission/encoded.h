@@ -12,4 +12,8 @@
 uint16_t encoded_unpack(struct reactor *reactor, enum coding coding, const uint8_t *bytes,
                         size_t len, struct body **out);
 
+/* The coding of a body that the upper layer is to get unpacked. What snappy packed it unpacks
+ * itself: some say so in this field. 0, or the problem. */
+uint16_t encoded_as(const struct http1_request *head, uint8_t *coding);
+
 #endif

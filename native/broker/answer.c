@@ -145,6 +145,12 @@ const char *answer_type(uint16_t problem)
     return problems[problem].type;
 }
 
+const char *answer_title(uint16_t problem)
+{
+    assert(problem > PROBLEM_NONE && problem < PROBLEM_COUNT);
+    return problems[problem].title;
+}
+
 static const char *reason(uint16_t status)
 {
     switch (status) {

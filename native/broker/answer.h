@@ -6,9 +6,10 @@
 
 /* Renders a slot whose turn has come. */
 void answer_render(struct conn *conn, struct slot *slot);
-/* Its HTTP status, and the type that documents have, for ever. */
+/* Its HTTP status, the type that documents have, for ever, and what it says. */
 uint16_t answer_status(uint16_t problem);
 const char *answer_type(uint16_t problem);
+const char *answer_title(uint16_t problem);
 /* The problem as a whole response, after which the connection ends. The length. */
 size_t answer_refusal(const struct reactor *reactor, uint16_t problem, char *out, size_t capacity);
 

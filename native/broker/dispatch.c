@@ -164,7 +164,7 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
     uint32_t number = facts.keyed ? facts.number : keyless_slice;
     if (produce->number >= 0 && produce->number != number)
         return PROBLEM_BAD_SLICE;
-    if (batch_is_large(&facts)) {
+    if (produce->loose || batch_is_large(&facts)) {
         struct body *cut = batch_cut(reactor, &facts, -1, number);
         return send_cut(reactor, produce, &facts, number, waiter, cut, detail);
     }

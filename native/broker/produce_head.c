@@ -397,7 +397,6 @@ static uint16_t read_query_fast(struct conn *conn, const struct http1_request *h
 uint16_t produce_head(struct conn *conn, const struct http1_request *head, struct http1_slice topic,
                       struct slot *slot, struct produce *out)
 {
-    struct reactor *reactor = conn_reactor(conn);
     memset(out, 0, sizeof *out);
     out->number = -1;
     if (!topic_name_valid(topic.p, topic.len))
@@ -412,6 +411,17 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
         problem = PROBLEM_BAD_QUERY; /* the keys are inside */
     if (problem != PROBLEM_NONE)
         return problem;
+    out->known_only = access_known_topics(conn);
+    problem = produce_topic(conn, topic, out);
+    slot->topic = out->topic;
+    slot->minimal = out->minimal;
+    return problem;
+}
+
+uint16_t produce_topic(struct conn *conn, struct http1_slice topic, struct produce *out)
+{
+    struct reactor *reactor = conn_reactor(conn);
+    assert(topic_name_valid(topic.p, topic.len) && !topic_name_reserved(topic.p, topic.len));
     /* In a cluster this process need not lead anything to take events in. */
     bool ready = reactor->options.ring_size == 1 ? reactor->log->open : reactor->routed;
     if (reactor->draining || reactor->io_failed || !ready)
@@ -427,8 +437,5 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
     if (out->topic == NULL)
         return PROBLEM_TOO_MANY_TOPICS;
     assert(out->number < (int64_t)ring_slices(reactor));
-    out->known_only = access_known_topics(conn);
-    slot->topic = out->topic;
-    slot->minimal = out->minimal;
     return PROBLEM_NONE;
 }

@@ -15,6 +15,7 @@
 #include "broker/feed.h"
 #include "admission/host.h"
 #include "broker/park.h"
+#include "admission/paths.h"
 #include "broker/produce_head.h"
 #include "admission/refusals.h"
 #include "admission/shed.h"
@@ -32,19 +33,6 @@
 #define SEND_DEADLINE_MS 30000 /* for SEND_PROGRESS_BYTES of answers, or what is left of them */
 #define LINGER_MS 2000
 #define MEMORY_WAIT_MS 5000
-
-static bool is_produce_path(const struct http1_request *head, struct http1_slice *topic)
-{
-    static const char prefix[] = "/v1/topic/", suffix[] = "/messages";
-    const char *p = head->path.p;
-    uint32_t len = head->path.len;
-    if (len < sizeof prefix - 1 + sizeof suffix - 1 || memcmp(p, prefix, sizeof prefix - 1) != 0 ||
-        memcmp(p + len - (sizeof suffix - 1), suffix, sizeof suffix - 1) != 0)
-        return false;
-    topic->p = p + sizeof prefix - 1;
-    topic->len = len - (uint32_t)(sizeof prefix - 1 + sizeof suffix - 1);
-    return memchr(topic->p, '/', topic->len) == NULL;
-}
 
 static void request_clear(struct request *request)
 {
@@ -177,14 +165,16 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
     slot->want_continue = false;
     client->state = STATE_HEAD;
     if (request->control) {
-        if (request->body == NULL && len > 0) {
+        problem = unpack_body(conn, &bytes, &len);
+        if (problem == PROBLEM_NONE && request->body == NULL && len > 0) {
             request->body = body_new(&conn_reactor(conn)->body_bytes, len);
             if (request->body != NULL) {
                 memcpy(request->body->data, bytes, len);
                 request->body->len = len;
             }
         }
-        problem = finish_control(conn, slot);
+        if (problem == PROBLEM_NONE)
+            problem = finish_control(conn, slot);
     } else {
         struct waiter waiter = {.kind = WAITER_SLOT, .slot = request->slot, .conn = conn_id(conn)};
         uint64_t detail = 0;
@@ -211,17 +201,6 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
     note_wary(client);
 }
 
-/* PUT /v1/writes/.../staged: events that wait for a commit, as large as a produce may be. */
-static bool is_stage_path(const struct http1_request *head)
-{
-    static const char prefix[] = "/v1/writes/", suffix[] = "/staged";
-    const char *p = head->path.p;
-    uint32_t len = head->path.len;
-    return head->method == HTTP1_PUT && len > sizeof prefix + sizeof suffix &&
-           memcmp(p, prefix, sizeof prefix - 1) == 0 &&
-           memcmp(p + len - (sizeof suffix - 1), suffix, sizeof suffix - 1) == 0;
-}
-
 static bool keep_head(struct conn *conn, const struct http1_request *head, const uint8_t *bytes,
                       size_t len)
 {
@@ -231,7 +210,7 @@ static bool keep_head(struct conn *conn, const struct http1_request *head, const
     bool replaces = head->method == HTTP1_PUT || head->method == HTTP1_PATCH;
     request->control = true;
     request->body_max = replaces ? CONTROL_BODY_MAX : CONTROL_ASK_BODY_MAX;
-    if (is_stage_path(head))
+    if (path_is_stage(head) || path_is_shipped(head))
         request->body_max = conn_reactor(conn)->options.request_bytes_max;
     request->head = malloc(len);
     if (request->head == NULL)
@@ -282,7 +261,7 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
     slot->begun_us = conn->loop->monotonic_us;
     struct http1_slice topic;
     uint16_t problem = request_origin(conn, head);
-    bool produce = head->method == HTTP1_POST && is_produce_path(head, &topic);
+    bool produce = head->method == HTTP1_POST && path_is_produce(head, &topic);
     if (problem == PROBLEM_NONE)
         problem = access_check(conn, head, produce ? &topic : NULL);
     if (problem != PROBLEM_NONE) {
@@ -296,6 +275,8 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
             problem = produce_head(conn, head, topic, slot, &request->produce);
     } else if (!keep_head(conn, head, bytes, head_len)) {
         problem = PROBLEM_BUSY;
+    } else if (path_is_shipped(head)) {
+        problem = encoded_as(head, &request->produce.coding);
     }
     if (problem == PROBLEM_NONE && request->body_want > request->body_max)
         problem = PROBLEM_BODY_TOO_LARGE;

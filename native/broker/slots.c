@@ -54,6 +54,29 @@ void slot_clear(struct conn *conn, struct slot *slot)
     slot->parts = NULL;
 }
 
+void slot_parts_clear(struct slot *slot)
+{
+    free(slot->parts);
+    slot->parts = NULL;
+    slot->waiting = slot->part_count = 0;
+    slot->problem = PROBLEM_NONE;
+    slot->expected = 0;
+}
+
+struct slot *slot_of_request(struct reactor *reactor, uint64_t id, struct conn **conn,
+                             uint32_t *number)
+{
+    *conn = loop_conn(&reactor->loop, id >> 24);
+    if (*conn == NULL || (*conn)->closed)
+        return NULL;
+    /* The id holds the slot's lower 24 bits; a connection has far fewer open ones. */
+    *number = (client_of(*conn)->slot_first & ~0xffffffu) | (uint32_t)(id & 0xffffff);
+    struct slot *slot = conn_slot(*conn, *number);
+    if (slot == NULL)
+        slot = conn_slot(*conn, *number += 0x1000000u);
+    return slot != NULL && slot->kind == SLOT_OPEN ? slot : NULL;
+}
+
 void client_linger(struct conn *conn)
 {
     client_of(conn)->state = STATE_LINGER;

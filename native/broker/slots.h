@@ -7,6 +7,12 @@
 /* The next request's. NULL without memory. */
 struct slot *slot_open(struct conn *conn);
 void slot_clear(struct conn *conn, struct slot *slot);
+/* Of the request with this id, see request_id(), and whose it is; NULL: it was answered, or its
+ * client is gone. */
+struct slot *slot_of_request(struct reactor *reactor, uint64_t id, struct conn **conn,
+                             uint32_t *number);
+/* Nothing of it is being produced any more. */
+void slot_parts_clear(struct slot *slot);
 /* Sends every answer whose turn has come. */
 void flush_slots(struct conn *conn);
 /* Nothing more is looked at; it ends when the client has read its answer. */

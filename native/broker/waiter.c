@@ -6,6 +6,12 @@
 #include "core/route.h"
 #include "broker/slots.h"
 
+static void tell_produced(struct reactor *reactor, uint64_t request, uint16_t problem)
+{
+    struct upcall *up = reactor_upcall(reactor, UPCALL_PRODUCED, request);
+    up->status = problem;
+}
+
 void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16_t problem,
                     bool duplicate, const struct part *part, uint64_t detail)
 {
@@ -31,6 +37,11 @@ void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16
     }
     if (--slot->waiting > 0)
         return;
+    if (slot->control) { /* the answer is the upper layer's, which may produce more before it */
+        tell_produced(reactor, request_id(waiter->conn, waiter->slot), slot->problem);
+        slot_parts_clear(slot);
+        return;
+    }
     if (slot->problem != PROBLEM_NONE) {
         conn_problem(conn, slot, slot->problem);
         return;

@@ -68,7 +68,7 @@ struct part {
 enum upcall_kind {
     UPCALL_REQUEST, UPCALL_ABORTED, UPCALL_APPENDED, UPCALL_SEGMENT_WANTED, UPCALL_SEGMENT_SEALED,
     UPCALL_STABLE, UPCALL_IO_ERROR, UPCALL_PEER_CLOSED, UPCALL_BUILT, UPCALL_LANDED,
-    UPCALL_FRAME, UPCALL_REPLICA_CLOSED, UPCALL_SETTLED, UPCALL_HEARER
+    UPCALL_FRAME, UPCALL_REPLICA_CLOSED, UPCALL_SETTLED, UPCALL_HEARER, UPCALL_PRODUCED
 };
 
 /* What is told of a listener, see feed.h. */
@@ -83,7 +83,8 @@ struct upcall {
     uint32_t head_len;       /* without the group */
     struct body *body;       /* UPCALL_REQUEST: owned, may be NULL */
     struct part part;        /* UPCALL_APPENDED */
-    uint16_t status;         /* the same, as HTTP has it; UPCALL_HEARER: its news */
+    uint16_t status;         /* the same, as HTTP has it; UPCALL_HEARER: its news;
+                              * UPCALL_PRODUCED: the problem, or 0 */
     uint64_t pos;            /* UPCALL_BUILT: where the group lies; UPCALL_LANDED: its epoch */
     uint32_t bytes, prev_crc, header_crc;
 };

@@ -18,6 +18,7 @@ struct produce {
     bool has_key, key_field, has_producer, one_shot, minimal, no_forward, known_only;
     bool headed; /* has headers or no value: one event, which headed.c makes a cut of */
     bool no_value;
+    bool loose; /* a batch that is not stored as it came, but gathered with other events */
     int64_t number; /* asked for, -1: by key */
     int64_t timestamp;
     uint32_t key_len, producer_epoch;

@@ -12,6 +12,7 @@ int py_lent_init(PyObject *module);
 int py_reactor_init(PyObject *module);
 int py_render_init(PyObject *module);
 int py_seal_init(PyObject *module);
+int py_shipped_init(PyObject *module);
 int py_stages_init(PyObject *module);
 int py_state_init(PyObject *module);
 int py_tls_init(PyObject *module);
@@ -36,6 +37,7 @@ PyMODINIT_FUNC PyInit__native(void)
         py_reactor_init(module) < 0 ||
         py_render_init(module) < 0 ||
         py_seal_init(module) < 0 ||
+        py_shipped_init(module) < 0 ||
         py_stages_init(module) < 0 ||
         py_state_init(module) < 0 ||
         py_tls_init(module) < 0) {

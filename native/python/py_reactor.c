@@ -226,10 +226,14 @@ static PyObject *text_of(struct http1_slice slice)
 /* Those that handlers look at: the others would only be kept while a client waits. */
 static bool is_wanted(const struct http1_header *h)
 {
-    return (h->name.len == 6 && strncasecmp(h->name.p, "accept", 6) == 0) ||
-           (h->name.len == 12 && strncasecmp(h->name.p, "content-type", 12) == 0) ||
-           (h->name.len == 13 && (strncasecmp(h->name.p, "authorization", 13) == 0 ||
-                                  strncasecmp(h->name.p, "last-event-id", 13) == 0));
+    static const char *const names[] = {"accept", "content-type", "authorization",
+                                        "last-event-id", "content-encoding",
+                                        "x-splunk-request-channel"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (h->name.len == strlen(names[i]) &&
+            strncasecmp(h->name.p, names[i], h->name.len) == 0)
+            return true;
+    return false;
 }
 
 static PyObject *headers_of(const struct http1_request *head)
@@ -290,6 +294,7 @@ static PyObject *upcall_tuple(struct upcall *up)
         return Py_BuildValue("(sKis#)", "hearer", id, (int)up->status, (const char *)up->head,
                              (Py_ssize_t)up->head_len);
     case UPCALL_SETTLED: return Py_BuildValue("(s)", "settled");
+    case UPCALL_PRODUCED: return Py_BuildValue("(sKN)", "produced", id, py_problem(up->status));
     case UPCALL_IO_ERROR: return Py_BuildValue("(ss)", "io_error", strerror((int)id));
     default: return Py_BuildValue("(sK)", "peer_closed", id);
     }
@@ -330,110 +335,6 @@ static PyObject *Reactor_run(PyObject *self, PyObject *args)
     bool ready = reactor->loop.selector_ready;
     PyObject *upcalls = take_upcalls(reactor);
     return upcalls ? Py_BuildValue("(ON)", ready ? Py_True : Py_False, upcalls) : NULL;
-}
-
-/* ---- answers ---- */
-
-static void release_buffer(void *owner)
-{
-    /* Called from inside run(), without the GIL. */
-    PyGILState_STATE state = PyGILState_Ensure();
-    PyBuffer_Release(owner);
-    PyMem_RawFree(owner);
-    PyGILState_Release(state);
-}
-
-static void release_object(void *owner)
-{
-    PyGILState_STATE state = PyGILState_Ensure();
-    Py_DECREF((PyObject *)owner);
-    PyGILState_Release(state);
-}
-
-static int add_piece(struct output **first, struct output **last, PyObject *object)
-{
-    struct lent *lent = py_lent_of(object);
-    if (lent != NULL) {
-        conn_write_source(first, last, &lent->source, release_object, Py_NewRef(object));
-        return 0;
-    }
-    Py_buffer *view = PyMem_RawMalloc(sizeof *view);
-    if (view == NULL || PyObject_GetBuffer(object, view, PyBUF_SIMPLE) < 0) {
-        PyMem_RawFree(view);
-        return -1;
-    }
-    if (view->len == 0 || view->len > UINT32_MAX) {
-        int status = view->len == 0 ? 0 : -1;
-        if (status < 0)
-            PyErr_SetString(PyExc_ValueError, "a piece of a body is larger than 4 GiB");
-        PyBuffer_Release(view);
-        PyMem_RawFree(view);
-        return status;
-    }
-    conn_write_foreign(first, last, view->buf, (size_t)view->len, release_buffer, view);
-    return 0;
-}
-
-static int add_body(struct output **first, struct output **last, PyObject *body)
-{
-    if (!PyList_Check(body))
-        return add_piece(first, last, body);
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(body); i++)
-        if (add_piece(first, last, PyList_GET_ITEM(body, i)) < 0)
-            return -1;
-    return 0;
-}
-
-/* outputs_free() would take the GIL again through release_buffer: that is fine, it is reentrant. */
-static PyObject *Reactor_respond(PyObject *self, PyObject *args)
-{
-    struct reactor *reactor = reactor_of(self);
-    unsigned long long id;
-    int status;
-    const char *headers;
-    Py_ssize_t headers_len;
-    PyObject *body;
-    if (reactor == NULL ||
-        !PyArg_ParseTuple(args, "Kiy#O", &id, &status, &headers, &headers_len, &body))
-        return NULL;
-    struct output *first = output_new((size_t)headers_len), *last = first;
-    if (first == NULL)
-        return PyErr_NoMemory();
-    memcpy(first->own, headers, (size_t)headers_len);
-    first->len = (uint32_t)headers_len;
-    if (add_body(&first, &last, body) < 0) {
-        outputs_free(first);
-        return NULL;
-    }
-    struct conn *conn = loop_conn(&reactor->loop, id >> 24);
-    struct slot *slot = NULL;
-    if (conn != NULL && !conn->closed) {
-        /* The id holds the slot's lower 24 bits; a connection has far fewer open ones. */
-        uint32_t number = (client_of(conn)->slot_first & ~0xffffffu) | (uint32_t)(id & 0xffffff);
-        slot = conn_slot(conn, number);
-        if (slot == NULL)
-            slot = conn_slot(conn, number + 0x1000000u);
-    }
-    if (slot == NULL || slot->kind != SLOT_OPEN) {
-        outputs_free(first);
-        Py_RETURN_FALSE; /* the client is gone */
-    }
-    slot->kind = SLOT_PYTHON;
-    slot->status = (uint16_t)status;
-    slot->first = first;
-    slot->last = last;
-    conn_answer(conn, slot);
-    Py_RETURN_TRUE;
-}
-
-static PyObject *Reactor_connected(PyObject *self, PyObject *args)
-{
-    struct reactor *reactor = reactor_of(self);
-    unsigned long long id;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "K", &id))
-        return NULL;
-    const struct conn *conn = loop_conn(&reactor->loop, id >> 24);
-    return PyBool_FromLong(conn != NULL && !conn->closed && !conn->peer_eof);
 }
 
 /* ---- log ---- */
@@ -632,8 +533,6 @@ static PyMethodDef reactor_methods[] = {
     {"set_route", Reactor_set_route, METH_VARARGS, NULL},
     {"watch", Reactor_watch, METH_VARARGS, NULL},
     {"run", Reactor_run, METH_VARARGS, NULL},
-    {"respond", Reactor_respond, METH_VARARGS, NULL},
-    {"connected", Reactor_connected, METH_VARARGS, NULL},
     {"append", Reactor_append, METH_VARARGS, NULL},
     {"add_segment", Reactor_add_segment, METH_VARARGS, NULL},
     {"restore", Reactor_restore, METH_VARARGS, NULL},
@@ -675,6 +574,7 @@ int py_reactor_init(PyObject *module)
         reactor_methods,        reactor_read_methods,   reactor_commit_methods,
         reactor_access_methods, reactor_intake_methods, reactor_replica_methods,
         reactor_tls_methods,    reactor_feed_methods,   reactor_stages_methods,
+        reactor_answer_methods,
     };
     int count = 0;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)

@@ -2,6 +2,7 @@
 #ifndef BARCO_PY_REACTOR_H
 #define BARCO_PY_REACTOR_H
 
+#include "broker/answer.h"
 #include "broker/reactor.h"
 
 typedef struct {
@@ -29,5 +30,15 @@ extern PyMethodDef reactor_intake_methods[];  /* py_intake.c */
 extern PyMethodDef reactor_tls_methods[];     /* py_tls.c */
 extern PyMethodDef reactor_feed_methods[];    /* py_feed.c */
 extern PyMethodDef reactor_stages_methods[];  /* py_stages.c */
+extern PyMethodDef reactor_answer_methods[];  /* py_answers.c */
+
+/* A problem as (status, type, title); None of none. */
+static inline PyObject *py_problem(uint16_t problem)
+{
+    if (problem == PROBLEM_NONE)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(iss)", (int)answer_status(problem), answer_type(problem),
+                         answer_title(problem));
+}
 
 #endif

@@ -130,6 +130,35 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
         *("/v1/writes/w/0", "", None),
         {"produces", "elsewhere"},
     ),
+    ("GET", "/elastic"): ("/elastic", "", None, set(SOMEBODY)),
+    ("GET", "/elastic/"): ("/elastic/", "", None, set(SOMEBODY)),
+    ("GET", "/elastic/_cluster/health"): ("/elastic/_cluster/health", "", None, set(SOMEBODY)),
+    ("POST", "/elastic/_bulk"): ("/elastic/_bulk", "", {}, {"produces", "elsewhere"}),
+    ("PUT", "/elastic/_bulk"): ("/elastic/_bulk", "", {}, {"produces", "elsewhere"}),
+    ("POST", "/elastic/{topic}/_bulk"): ("/elastic/t/_bulk", "", {}, {"produces", "elsewhere"}),
+    ("PUT", "/elastic/{topic}/_bulk"): ("/elastic/t/_bulk", "", {}, {"produces", "elsewhere"}),
+    **{
+        ("POST", path): (path, "index=t", {"event": 1}, {"produces"})
+        for path in ("/services/collector", "/services/collector/event")
+    },
+    ("POST", "/services/collector/event/1.0"): (
+        *("/services/collector/event/1.0", "index=t", {"event": 1}),
+        {"produces"},
+    ),
+    ("POST", "/services/collector/raw"): ("/services/collector/raw", "index=t", 1, {"produces"}),
+    ("POST", "/services/collector/raw/1.0"): (
+        *("/services/collector/raw/1.0", "index=t", 1),
+        {"produces"},
+    ),
+    ("POST", "/v1/logs"): ("/v1/logs", "topic=t", {}, {"produces"}),
+    ("POST", "/services/collector/ack"): (
+        *("/services/collector/ack", "channel=c", {"acks": [1]}),
+        {"produces", "elsewhere"},
+    ),
+    **{
+        ("GET", path): (path, "", None, set(SOMEBODY))
+        for path in ("/services/collector/health", "/services/collector/health/1.0")
+    },
     ("GET", "/v1/users"): ("/v1/users", "", None, {"names"}),
     ("PUT", "/v1/users/{user}"): ("/v1/users/x", "", {"grants": []}, {"names"}),
     ("DELETE", "/v1/users/{user}"): ("/v1/users/x", "", None, {"names"}),

@@ -41,6 +41,7 @@ FLOORS = (
     "barco.workers.replication",
     *("barco.workers.http.base", "barco.workers.http.listening", "barco.workers.http.schemas"),
     *("barco.workers.http.consuming", "barco.workers.http.handlers"),
+    "barco.workers.http.shippers",
     "barco.workers.http",
     "barco.workers",
     # Commands; the offline ones look into files that only the storage of a worker understands.

@@ -14,7 +14,8 @@ from barco.errors import (
     QuotaUsedUpError,
     UnauthorizedError,
 )
-from barco.model.access import EVERYBODY, TOKEN_BYTES_MAX, User
+from barco.model.access import EVERYBODY, User
+from barco.model.bearer import token_in
 from barco.workers.http.base.audit import HEADER as AUDIT_HEADER
 from barco.workers.http.base.audit import Audit
 from barco.workers.http.base.context import Context
@@ -35,6 +36,9 @@ from barco.workers.http.handlers.users import Users
 from barco.workers.http.handlers.writes import Writes
 from barco.workers.http.needs import NEEDS
 from barco.workers.http.schemas.handlers import SchemaRoutes
+from barco.workers.http.shippers.elastic import Elastic
+from barco.workers.http.shippers.otlp import Otlp
+from barco.workers.http.shippers.splunk import Splunk
 from barco.workers.http.table import ROUTES
 from barco.workers.operations.service import ShardService
 from barco.workers.seams import SiblingsLike, SupervisorLike
@@ -61,14 +65,6 @@ _log = logging.getLogger("barco.http")
 def is_open(path: str) -> bool:
     """Whether nobody has to show anything for a path; `access.c` has the same list."""
     return path in ("/ready", "/", "/console") or path.startswith("/console/")
-
-
-def token_in(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-    """What `Authorization: Bearer` has; None without exactly one."""
-    given = [bytes(value) for name, value in headers if name.lower() == b"authorization"]
-    if len(given) != 1 or given[0][:7].lower() != b"bearer " or len(given[0]) > TOKEN_BYTES_MAX:
-        return None
-    return given[0][7:].decode("latin-1")
 
 
 def _administers(method: str, path: str) -> bool:
@@ -111,6 +107,9 @@ class App:
             "schemas": SchemaRoutes(self._context),
             "writes": Writes(self._context),
             "users": Users(self._context),
+            "elastic": Elastic(self._context),
+            "splunk": Splunk(self._context),
+            "otlp": Otlp(self._context),
         }
         self._handlers: dict[str, Handler] = {}
         for route in ROUTES:
@@ -134,7 +133,7 @@ class App:
 
     def _may_hear(self, request: Request) -> bool:
         """Whether who has asked may hear that now."""
-        if (user := self._who(request.headers)) is None:
+        if (user := self._who(request.path, request.headers)) is None:
             return False
         try:
             NEEDS["GET", LISTENED].check(replace(request, user=user))
@@ -166,11 +165,12 @@ class App:
         query: str,
         headers: Sequence[tuple[bytes, bytes]],
         body: bytes,
+        number: int = 0,
     ) -> Response:
         """The response to a request; errors of all kinds become one. Only a cancel is raised."""
         why = ""
         try:
-            response = await self._dispatch(method, path, query, headers, body)
+            response = await self._dispatch(method, path, query, headers, body, number)
         except BarcoError as error:
             if error.status == 500:
                 _log.error("%s %.200r: %s", method, path, error)
@@ -198,7 +198,7 @@ class App:
         if response.status < 400 and not administers:
             return response
         request, access = self.audit.next_id(), self._context.service.access
-        user = access.who(token_in(headers)) if access.is_heard else None
+        user = access.who(token_in(path, headers)) if access.is_heard else None
         if response.status in (401, 403, 429):
             self.audit.refused(request, user, (method, path), response.status, why)
         elif administers:
@@ -212,9 +212,10 @@ class App:
         query: str,
         headers: Sequence[tuple[bytes, bytes]],
         body: bytes,
+        number: int,
     ) -> Response:
         opened = is_open(path)
-        user = None if opened else self._who(headers)
+        user = None if opened else self._who(path, headers)
         if user is None and not opened:
             raise _unauthorized()
         route, variables, allowed = self._router.find(method, path)
@@ -228,23 +229,23 @@ class App:
             if not need.open:
                 raise _unauthorized()
             user = NOBODY
-        request = Request(method, path, parse_query(query), headers, body, variables, user)
+        request = Request(method, path, parse_query(query), headers, body, variables, user, number)
         check_parameters(route, request)
         need.check(request)
         response = await self._handlers[route.handler](request)
         return await self._still(need, request, response)
 
-    def _who(self, headers: Sequence[tuple[bytes, bytes]]) -> User | None:
+    def _who(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> User | None:
         """Who asks; None: that is not shown, or not so."""
         access = self._context.service.access
-        return EVERYBODY if not access.required else access.who(token_in(headers))
+        return EVERYBODY if not access.required else access.who(token_in(path, headers))
 
     async def _still(self, need: Need, request: Request, response: Response) -> Response:
         """The answer, unless it was long in coming, and less is granted now to whoever asked."""
         access = self._context.service.access
-        if not access.required or need.open or response.status != 200:
+        if not access.required or need.open or need.stores or response.status != 200:
             return response
-        now = self._who(request.headers)
+        now = self._who(request.path, request.headers)
         if now == request.user:
             return response
         if response.undo is not None:

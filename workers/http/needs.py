@@ -11,7 +11,8 @@ from barco.workers.http.base.messages import Request, check_topic
 from barco.workers.http.base.needs import Need, Object
 from barco.workers.http.consuming.registration import registration
 from barco.workers.http.schemas.table import ID, ROOT, SCHEMA_ROUTES, SUBJECT
-from barco.workers.schemas.words import topic_of
+from barco.workers.http.shippers.otlp import topic_of
+from barco.workers.schemas.words import topic_of as topic_of_subject
 
 
 def _topic(request: Request) -> Iterable[Object]:
@@ -43,6 +44,10 @@ def _leased(request: Request) -> Iterable[Object]:
     return ((check_topic(request.required("topic")), request.variables["group"]),)
 
 
+def _telemetry(request: Request) -> Iterable[Object]:
+    return ((topic_of(request), None),)
+
+
 def _queued(request: Request) -> Iterable[Object]:
     topics = request.values("topic")
     return [(check_topic(topic), request.variables["group"]) for topic in topics] or [(EVERY, None)]
@@ -62,7 +67,7 @@ def _written(request: Request) -> Iterable[Object]:
 
 
 def _subject(request: Request) -> Iterable[Object]:
-    return ((topic_of(request.variables["subject"]), None),)
+    return ((topic_of_subject(request.variables["subject"]), None),)
 
 
 def _every_subject(request: Request) -> Iterable[Object]:
@@ -91,6 +96,8 @@ _READS = Need((CONSUME,), _topic)
 _OF_MEMBER = Need((CONSUME,))
 """And then on the topics and the group that the consumer is registered with: by whoever has looked
 that up. A consumer's id is the user's own."""
+_SHIPS = Need((PRODUCE,), stores=True)
+"""And then on each topic that is named within: by whoever has read the body."""
 
 NEEDS = {
     ("GET", "/ready"): Need((), open=True),
@@ -136,6 +143,22 @@ NEEDS = {
     ("DELETE", "/v1/writes/{writer}"): Need((PRODUCE,)),
     ("GET", "/v1/writes/{writer}/{batch}"): Need((PRODUCE,)),
     ("DELETE", "/v1/writes/{writer}/{batch}"): Need((PRODUCE,)),
+    ("GET", "/elastic"): _ANYBODY,
+    ("GET", "/elastic/"): _ANYBODY,
+    ("GET", "/elastic/_cluster/health"): _ANYBODY,
+    ("POST", "/elastic/_bulk"): _SHIPS,
+    ("PUT", "/elastic/_bulk"): _SHIPS,
+    ("POST", "/elastic/{topic}/_bulk"): _SHIPS,
+    ("PUT", "/elastic/{topic}/_bulk"): _SHIPS,
+    ("POST", "/services/collector"): _SHIPS,
+    ("POST", "/services/collector/event"): _SHIPS,
+    ("POST", "/services/collector/event/1.0"): _SHIPS,
+    ("POST", "/services/collector/raw"): _SHIPS,
+    ("POST", "/services/collector/raw/1.0"): _SHIPS,
+    ("POST", "/services/collector/ack"): _SHIPS,
+    ("POST", "/v1/logs"): Need((PRODUCE,), _telemetry, stores=True),
+    ("GET", "/services/collector/health"): _ANYBODY,
+    ("GET", "/services/collector/health/1.0"): _ANYBODY,
     ("GET", "/v1/users"): Need((USERS,)),
     ("PUT", "/v1/users/{user}"): Need((USERS,)),
     ("DELETE", "/v1/users/{user}"): Need((USERS,)),

@@ -18,6 +18,7 @@ from barco.workers.http.table_events import (
 from barco.workers.http.table_growing import GROWING_ROUTES
 from barco.workers.http.table_produce import PRODUCE
 from barco.workers.http.table_queues import QUEUE_ROUTES
+from barco.workers.http.table_shippers import SHIPPER_ROUTES
 from barco.workers.http.table_users import USER_ROUTES
 from barco.workers.http.table_writes import WRITE_ROUTES
 
@@ -421,4 +422,5 @@ ROUTES = (
     *WRITE_ROUTES,
     *USER_ROUTES,
     *SCHEMA_ROUTES,
+    *SHIPPER_ROUTES,
 )

@@ -33,6 +33,7 @@ from barco.workers.seams import (
 )
 from barco.workers.shard import internal, producers
 from barco.workers.shard.appends import Appends
+from barco.workers.shard.made import MadeProduces
 from barco.workers.shard.reads import Reads, extent_to_list
 from barco.workers.shard.topics import TopicRecord, TopicRegistry
 from barco.workers.shard.waiting import Waiters
@@ -125,6 +126,7 @@ class ShardService:
         """Tokens of ranges whose leader is not known, or not connected to; set by the network."""
         self.wall_us, self.reactor = wall_us, reactor
         self.appends = Appends(reactor)
+        self.made = MadeProduces(reactor)
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
         self.ranges = RingRanges(options)

@@ -18,6 +18,8 @@ SHOWN_CHARACTERS_MAX = 100
 
 def check_parameters(route: Route, request: Request) -> None:
     """UnknownNameError if the query has a name that the route does not take."""
+    if route.lenient:
+        return
     named = [each for each in route.parameters if not each.header]
     known = {name for each in named for name in (each.name, *each.older)}
     check_names("parameter", request.query, known, [each.name for each in named])

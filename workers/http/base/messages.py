@@ -130,6 +130,8 @@ class Request:
     """The variable parts of the path by name."""
     user: User = EVERYBODY
     """Who asks."""
+    ticket: int = 0
+    """Its number at the core, for what is produced of it."""
 
     def header(self, name: str) -> str | None:
         """A header's value; several of a name are joined by commas, as RFC 9110 says."""

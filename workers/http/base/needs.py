@@ -25,6 +25,8 @@ class Need:
     objects: Callable[[Request], Iterable[Object]] = nothing
     open: bool = False
     """Nobody has to show anything."""
+    stores: bool = False
+    """The answer says what is stored, as it was granted when the body was there, no more."""
 
     def check(self, request: Request) -> None:
         """ForbiddenError for what was not granted; RequestError where it can not be told what the

@@ -98,6 +98,7 @@ _TAGS = {
     "read": "Reading without a group, from any place.",
     "write": "Many events from many tasks, at once or not at all: Spark's sink. At the shard "
     "endpoints of the slices' owners.",
+    "shippers": "What shippers of logs speak, at the paths that they know.",
     "administration": "Topics, groups, the broker itself.",
     "schemas": "The registry of schemas, as Avro's users' clients speak to it.",
 }

@@ -59,6 +59,8 @@ class Route:
     """The schema itself, of a 200 answer whose kinds are all JSON."""
     refused: Mapping[str, Any] = field(default_factory=dict)
     """Of what is wrong, where that is told by another document than everywhere."""
+    lenient: bool = False
+    """Parameters that are not known are passed over."""
 
 
 class Router:

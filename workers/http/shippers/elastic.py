@@ -1,0 +1,113 @@
+"""Elasticsearch's `_bulk`, as far as a log can do it: documents are added, by index or create."""
+
+import json
+
+from barco import __version__
+from barco.errors import BarcoError, BusyError, DiskFullError, ForbiddenError
+from barco.workers.http.base.context import Context
+from barco.workers.http.base.messages import JSON, Request, Response
+from barco.workers.http.shippers.base import FLAWS, Kind, Shipping, too_large
+
+OPERATIONS = ("index", "create", "update", "delete")
+
+VERSION = "8.11.0"
+"""Whose `_bulk` this is: clients look at the first number before they send anything."""
+
+_HEADERS = (("Content-Type", JSON), ("X-Elastic-Product", "Elasticsearch"))
+"""Its official clients refuse to speak to anything that does not say the second one."""
+
+_STORED = b'"status":201,"result":"created","_version":1}}'
+
+
+class Elastic:
+    """Handlers of /elastic."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._shipping = Shipping(context)
+
+    async def info(self, request: Request) -> Response:
+        """What a client asks for first."""
+        return _answer(
+            {
+                "name": f"broker-{self._context.options.ordinal}",
+                "cluster_name": "barco",
+                "version": {"number": VERSION, "build_flavor": "default", "barco": __version__},
+                "tagline": "A log that takes _bulk.",
+            }
+        )
+
+    async def health(self, request: Request) -> Response:
+        """Whether it is worth sending anything: whoever gets an answer may try."""
+        return _answer({"cluster_name": "barco", "status": "green", "timed_out": False})
+
+    async def bulk(self, request: Request) -> Response:
+        """Stores documents, and says of each what became of it."""
+        begun_us = self._shipping.now_us()
+        shipped = self._shipping.read("bulk", request)
+        too_large(shipped)
+        if shipped.flaw:
+            return _refused(400, f"Line {shipped.at}: {FLAWS[shipped.flaw]}")
+        if not shipped.count:
+            return _refused(400, "There is nothing in the body.")
+        kinds = shipped.kinds()
+        errors = [self._wrong(request, kind) for kind in kinds]
+        names = [kind[1] or request.variables.get("topic") for kind in kinds]
+        topics = [None if error else name for name, error in zip(names, errors, strict=True)]
+        outcome = await self._shipping.produce(request, shipped, kinds, topics)
+        heads, tails = [], []
+        for kind, name, topic, error in zip(kinds, names, topics, errors, strict=True):
+            if topic is not None and (why := outcome[topic]) is not None:
+                error = _error_of(why)
+            heads.append(b'{"%s":{"_index":%s,' % (OPERATIONS[kind[0]].encode(), _text(name)))
+            tails.append(_STORED if error is None else _tail(*error))
+        failed = tails.count(_STORED) < len(tails)
+        took = max(0, self._shipping.now_us() - begun_us) // 1000
+        before = b'{"took":%d,"errors":%s,"items":[' % (took, b"true" if failed else b"false")
+        body = b"".join((before, shipped.items(heads, tails), b"]}\n"))
+        return Response(200, self._context.memory.counted([body]), _HEADERS)
+
+    def _wrong(self, request: Request, kind: Kind) -> tuple[int, str, str] | None:
+        """Status, type and reason of what can not be stored whatever happens."""
+        _, name, flaw, _ = kind
+        topic = name or request.variables.get("topic")
+        if flaw:
+            kinds = {"syntax": "mapper_parsing_exception", "op": "illegal_argument_exception"}
+            return 400, kinds.get(flaw, "illegal_argument_exception"), FLAWS[flaw]
+        if topic is None:
+            return 400, "action_request_validation_exception", "There is no _index."
+        if (error := self._shipping.refusal(request.user, topic)) is None:
+            return None
+        return _error_of(error)
+
+
+def _error_of(error: BarcoError) -> tuple[int, str, str]:
+    """As clients understand it: they send again what is 429, or above 499."""
+    if isinstance(error, ForbiddenError):
+        return 403, "security_exception", error.detail
+    if isinstance(error, (BusyError, DiskFullError)):
+        return 429, "es_rejected_execution_exception", error.detail
+    if error.status == 400:
+        return 400, "invalid_index_name_exception", error.detail
+    if error.status == 404:
+        return 404, "index_not_found_exception", error.detail
+    return max(error.status, 400), error.slug, error.detail
+
+
+def _text(value: str | None) -> bytes:
+    return json.dumps(value, ensure_ascii=True).encode()
+
+
+def _tail(status: int, kind: str, reason: str) -> bytes:
+    error = json.dumps({"type": kind, "reason": reason}, separators=(",", ":")).encode()
+    return b'"status":%d,"error":%s}}' % (status, error)
+
+
+def _answer(value: object) -> Response:
+    return Response(200, json.dumps(value).encode() + b"\n", _HEADERS)
+
+
+def _refused(status: int, reason: str) -> Response:
+    error = {"type": "illegal_argument_exception", "reason": reason}
+    body = json.dumps({"error": error, "status": status}).encode() + b"\n"
+    return Response(status, body, _HEADERS)

@@ -1,0 +1,64 @@
+"""Produces of what a handler has made of a request's body: by the core, as any other."""
+
+import asyncio
+
+from barco.errors import (
+    BarcoError,
+    BrokerError,
+    BusyError,
+    ForbiddenError,
+    RequestError,
+    TooLargeError,
+    TooManyRequestsError,
+    unpack_error,
+)
+from barco.workers.seams import ReactorLike
+
+Refusal = tuple[int, str, str]
+"""Status, type and title, as the core says them."""
+
+_BY_STATUS: dict[int, type[BarcoError]] = {
+    400: RequestError,
+    403: ForbiddenError,
+    413: TooLargeError,
+    429: TooManyRequestsError,
+    503: BusyError,
+}
+"""Of types that only the core tells."""
+
+
+def refused(refusal: Refusal) -> BarcoError:
+    """The error that the core means."""
+    status, slug, title = refusal
+    error = unpack_error({"slug": slug, "detail": f"{title[:1].upper()}{title[1:]}."})
+    if error.slug == slug:
+        return error
+    return _BY_STATUS.get(status, BrokerError)(error.detail)
+
+
+class MadeProduces:
+    """Requests of which something is being produced, and who waits for that."""
+
+    def __init__(self, reactor: ReactorLike) -> None:
+        self._reactor = reactor
+        self._waiting: dict[int, asyncio.Future[Refusal | None]] = {}
+
+    async def produce(self, request: int, topic: str, batch: bytes, known_only: bool) -> None:
+        """Returns when it is durable; BarcoError says why not. Of a request one at a time."""
+        assert request not in self._waiting, "the last one has no answer yet"
+        refusal = self._reactor.produce_made(request, topic, batch, known_only)
+        if refusal is None:
+            future: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
+            self._waiting[request] = future
+            try:
+                refusal = await future
+            finally:
+                self._waiting.pop(request, None)
+        if refusal is not None:
+            raise refused(refusal)
+
+    def produced(self, request: int, refusal: Refusal | None) -> None:
+        """The reactor's upcall: every one that it took has one."""
+        future = self._waiting.get(request)
+        if future is not None and not future.done():
+            future.set_result(refusal)
