@@ -14,6 +14,7 @@
 #define DEADLINE_MS 10000 /* an answer that takes so long is none */
 #define REROUTED_MS 300   /* the same, from a process that leads the slice no more: one that lives
                            * has answered what it had before another could lead */
+#define RETURNS_SHARE 4   /* of the memory for bodies and queued events, as what waits here has */
 
 /* A new field of a call goes into the frame here and comes out of it in handoff_in.c. Headers do
  * not: they are in the body by then. */
@@ -132,7 +133,9 @@ void handoff_return(struct reactor *reactor, const struct waiter *waiter,
     assert(waiter->kind == WAITER_PEER);
     if (conn == NULL || conn->closed)
         return;
-    if (!reactor_memory(reactor, conn->out_bytes + len)) {
+    /* Of all connections together: who never reads what it is given back has company. */
+    if (*conn->unsent + len > reactor->options.memory_max / RETURNS_SHARE ||
+        !reactor_memory(reactor, *conn->unsent + len)) {
         handoff_answer(reactor, waiter, PROBLEM_NOT_READY, false, NULL, 0);
         return;
     }
@@ -205,12 +208,12 @@ static void give_up(struct reactor *reactor, uint32_t at)
 
 void handoff_lost(struct reactor *reactor, struct conn *conn)
 {
+    assert(conn->unsent != NULL && conn->out_bytes <= *conn->unsent);
+    *conn->unsent -= conn->out_bytes;
     if (!peer_of(conn)->outgoing)
         return;
     if (reactor->peers[peer_of(conn)->peer] == conn)
         reactor->peers[peer_of(conn)->peer] = NULL;
-    assert(conn->out_bytes <= reactor->peer_out_bytes);
-    reactor->peer_out_bytes -= conn->out_bytes;
     reactor_upcall(reactor, UPCALL_PEER_CLOSED, peer_of(conn)->peer);
     for (uint32_t i = 0; i < reactor->call_capacity; i++)
         if (reactor->calls[i].used && reactor->calls[i].peer == peer_of(conn)->peer)

@@ -192,7 +192,11 @@ static void go_on(struct conn *conn)
 
 /* ---- the protocol ---- */
 
-static void peer_opened(struct conn *conn) { conn->kept = &conn_reactor(conn)->partial_bytes; }
+static void peer_opened(struct conn *conn)
+{
+    conn->kept = &conn_reactor(conn)->partial_bytes;
+    conn->unsent = &conn_reactor(conn)->peer_back_bytes;
+}
 
 static void peer_input(struct conn *conn, const uint8_t *bytes, size_t len)
 {

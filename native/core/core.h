@@ -203,6 +203,7 @@ struct reactor {
     uint64_t input_bytes; /* kept input of all connections */
     struct conn **peers; /* outgoing hand-off connections by peer */
     uint64_t peer_out_bytes; /* unsent on all of them */
+    uint64_t peer_back_bytes; /* the same, on those that others opened */
     struct intake intake;
     uint32_t *abroad; /* by slice: calls that are */
     int32_t *routes;  /* by slice: the process that leads it, perhaps this one; or ROUTE_NONE */

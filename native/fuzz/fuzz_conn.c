@@ -95,6 +95,7 @@ static void stop(struct conn *conn, struct conn *peer)
     reactor->call_capacity = 0;
     reactor->call_free = UINT32_MAX;
     REQUIRE(reactor->body_bytes == 0 && reactor->peer_out_bytes == 0);
+    REQUIRE(reactor->peer_back_bytes == 0);
     REQUIRE(reactor->control_bytes == 0 && reactor->control_open == 0);
     if (reactor->shard->topic_count > 100) {
         shard_free(reactor->shard);

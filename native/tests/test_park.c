@@ -368,6 +368,45 @@ static void test_time(void)
     anew();
 }
 
+/* What goes back to processes that do not read has one bound, however many they are; who has taken
+ * or lost it makes room. */
+static void test_what_goes_back_is_bounded(void)
+{
+    static uint8_t bytes[64u << 10];
+    static char body[40u << 10];
+    const uint32_t number = 3, fit = 6; /* of a quarter of 1 MiB */
+    memset(body, 'x', sizeof body - 1);
+    const size_t len = call_of("t", body, bytes);
+    bytes[5] |= FLAG_RETURNS;
+    memcpy(bytes + offsetof(struct call_frame, number), &number, sizeof number);
+    for (uint32_t index = 1; index < 3; index++) {
+        drop(index);
+        table[index] = conn_new(&reactor->loop, -1, &peer_protocol, &plain_transport);
+        CHECK(table[index] != NULL);
+        table[index]->index = index;
+        table[index]->generation = 1000 + index;
+    }
+    reactor->log->open = false;
+    CHECK(leads(3, 8));
+    const uint64_t before = reactor->park.given_back;
+    for (uint32_t i = 0; i < 2 * fit; i++) /* in turn: neither has too much by itself */
+        say(table[1 + i % 2], bytes, len);
+    CHECK(reactor->park.given_back == before + fit);
+    CHECK(reactor->peer_back_bytes == table[1]->out_bytes + table[2]->out_bytes);
+    CHECK(reactor->peer_back_bytes > fit * sizeof body && reactor->peer_out_bytes == 0);
+    CHECK(!table[1]->closed && !table[2]->closed); /* the others were told: not written */
+    CHECK(reactor->peer_back_bytes >= fit * (uint64_t)len + fit * sizeof(struct answer_frame));
+    drop(1);
+    connect_one(1, &peer_protocol);
+    CHECK(reactor->peer_back_bytes == table[2]->out_bytes);
+    say(table[2], bytes, len);
+    CHECK(reactor->park.given_back == before + fit + 1);
+    drop(2);
+    connect_one(2, &peer_protocol);
+    CHECK(reactor->peer_back_bytes == 0);
+    anew();
+}
+
 /* What a slice was without a leader before it had one does not count. */
 static void test_a_slice_that_is_shut_again(void)
 {
@@ -546,6 +585,7 @@ int main(void)
     test_who_sends_back_is_asked_again();
     test_guests();
     test_time();
+    test_what_goes_back_is_bounded();
     test_a_slice_that_is_shut_again();
     test_a_client_goes();
     test_a_client_that_says_no_more();

@@ -50,15 +50,24 @@ def commit(offset: int, t1: float) -> Record:
     return {"f": "commit", "t1": t1, "group": "g", "topic": TOPIC, "positions": {"3": offset}}
 
 
+def leads(first: int, t1: float) -> Record:
+    return {"f": "leads", "t1": t1, "slices": [first, first + 4]}
+
+
 GOOD = [send(0), send(1), send(2)]
 STORED = [event(0, 0), event(1, 1), event(2, 2)]
 
 
 def test_a_good_run_passes() -> None:
-    records = [*GOOD, send(7, "fail", 503), send(8, "info"), poll(STORED), commit(1, 1)]
+    records = [*GOOD, send(7, "fail", 503), send(8, "info"), poll(STORED, 0.5), commit(1, 1)]
     records += [commit(3, 2), {"f": "fault", "t0": 3, "t1": 4, "what": "kill"}]
     report = check(records, STORED, TOPIC)
     assert not report.wrong and (report.acked, report.refused, report.unknown) == (3, 1, 1)
+
+
+def test_who_leads_anew_hands_out_again_what_was_not_committed() -> None:
+    again = [poll(STORED), commit(1, 9.1), leads(0, 9.2), poll(STORED[1:], 9.5)]
+    assert not check([*GOOD, *again], STORED, TOPIC).wrong
 
 
 @pytest.mark.parametrize(
@@ -78,6 +87,10 @@ def test_a_good_run_passes() -> None:
         ("C7 gap", GOOD, [*STORED[:2], event(2, 3)]),
         ("C7 skipped", [*GOOD, poll([STORED[0], STORED[2]])], STORED),
         ("C8 backwards", [*GOOD, poll(STORED), poll(STORED[1:], 9.5)], STORED),
+        ("C8 backwards", [*GOOD, poll(STORED), leads(4, 9.2), poll(STORED[1:], 9.5)], STORED),
+        ("C8 backwards", [*GOOD, leads(0, 7.0), poll(STORED), poll(STORED[1:], 9.5)], STORED),
+        ("C8 committed", [*GOOD, commit(3, 8), poll(STORED[2:])], STORED),
+        ("C8 committed", [*GOOD, commit(2, 8), leads(0, 8.5), poll(STORED[1:])], STORED),
         ("C9 commit", [*GOOD, commit(3, 1), commit(2, 2)], STORED),
     ],
 )

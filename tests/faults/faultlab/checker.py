@@ -17,6 +17,10 @@ SETTLED_SECONDS = 10.0
 consumers 2 s after that: what was handed out and not committed by then comes again (D6)."""
 
 
+ANSWERED_SECONDS = 1.0
+"""From a broker to a client on a busy machine."""
+
+
 @dataclass
 class Report:
     """What was wrong, by check; and how much was looked at."""
@@ -150,18 +154,39 @@ def _deliveries(
 
 
 def _sessions(report: Report, records: list[Record]) -> None:
-    """C8: between two faults a consumer that is not registered anew goes forward only."""
-    ends: dict[tuple[str, int, int], int] = {}
+    """C8: between two faults a consumer that is not registered anew goes forward only, unless a
+    slice was led anew meanwhile: then it goes on behind what was committed (D6), and never before
+    that, whatever happens."""
+    ends: dict[tuple[str, int, int], tuple[int, float]] = {}
+    committed: dict[int, int] = {}
     for record in sorted(records, key=lambda each: each["t1"]):
         if record["f"] == "fault":
             ends.clear()
+        elif record["f"] == "commit":
+            committed |= {int(each): offset for each, offset in record["positions"].items()}
         if record["f"] != "poll":
             continue
+        at = record["t1"]
         for slice_, _, offset, _, _ in record["events"]:
             line = (record["proc"], record["session"], slice_)
-            if line in ends and offset < ends[line] and not _hurt(records, record["t1"]):
-                report.add("C8 backwards", f"{line}: {offset} after {ends[line]}")
-            ends[line] = offset + 1
+            end, since = ends.get(line, (0, at))
+            if offset < end and not (_hurt(records, at) or _led(records, slice_, since, at)):
+                report.add("C8 backwards", f"{line}: {offset} after {end}")
+            if offset < committed.get(slice_, 0):
+                report.add(
+                    "C8 committed", f"{line}: {offset}, and {committed[slice_]} was committed"
+                )
+            ends[line] = offset + 1, at
+
+
+def _led(records: list[Record], slice_: int, since: float, until: float) -> bool:
+    """Whether somebody began to lead a slice between two answers of it."""
+    return any(
+        each["f"] == "leads"
+        and since - ANSWERED_SECONDS <= each["t1"] <= until
+        and each["slices"][0] <= slice_ < each["slices"][1]
+        for each in records
+    )
 
 
 def _hurt(records: list[Record], at: float) -> bool:

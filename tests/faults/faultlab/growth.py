@@ -78,32 +78,27 @@ class GrowingRing(Ring):
         asked = ("drain", str(ordinal), "--timeout", str(DRAIN_S), "--endpoint", endpoint)
         self.barco(first, *asked, limit_s=DRAIN_S + 30)
 
-    def routes(self) -> list[dict[str, object]]:
-        """As somebody who runs has them."""
-        answer = call(self.port, "GET", "/v1/topology")
-        assert answer.status == 200, answer
-        return list(json.loads(answer.body)["routes"])
-
-    def has_grown_to(self, brokers: int) -> bool:
-        """Whether everybody knows that each of so many brokers leads its part of the ring."""
+    def behind(self, brokers: int) -> list[str]:
+        """Who does not know yet that each of so many brokers leads its part of the ring, and what
+        it knows; nobody: the ring has that size."""
+        found = []
         for node in self.nodes:
             try:
                 answer = call(node.port, "GET", "/v1/topology")
-            except (OSError, EOFError):
-                return False
-            if answer.status != 200:
-                return False
-            leaders = [route["leader"] for route in json.loads(answer.body)["routes"]]
+            except (OSError, EOFError) as error:
+                return [f"{node.host}: {error!r}"]
+            routes = json.loads(answer.body)["routes"] if answer.status == 200 else []
+            leaders = [route["leader"] for route in routes]
             if len(leaders) != brokers or set(leaders) != set(range(brokers)):
-                return False
-        return True
+                found.append(f"{node.host}: {answer.status} {routes}")
+        return found
 
     def await_size(self, brokers: int) -> None:
         """Until so many lead."""
         began = time.monotonic()
-        while not self.has_grown_to(brokers):
+        while behind := self.behind(brokers):
             late = time.monotonic() > began + STEP_S
-            assert not late, f"it does not become {brokers}: {self.routes()}"
+            assert not late, f"it does not become {brokers}: {behind}"
             time.sleep(0.05)
 
 

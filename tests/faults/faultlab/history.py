@@ -8,6 +8,7 @@ A line is one operation that has ended, or one that never will be known to have:
      value]]}
     {"f": "commit", "t1", "group", "positions": {slice: offset}}
     {"f": "fault", "t0", "t1", "what"}
+    {"f": "leads", "t1", "slices": [first, stop]}: somebody began to lead these, as the logs say
 
 Times are seconds of the monotonic clock. "fail" stands only for answers that say "not written".
 """

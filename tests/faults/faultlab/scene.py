@@ -10,6 +10,7 @@ from faultlab.mount import Mount
 from faultlab.prober import Gap, Prober
 from faultlab.ring import Ring
 from faultlab.round import Scene, outage
+from faultlab.said import leaders
 
 WHOLE_S = 30.0
 """Check C11: after the end of a fault, until every range has its owner and two live followers."""
@@ -125,6 +126,8 @@ class RingScene(Scene):
         self.end_load()
         self.become_whole("all, and no load")
         self.ring.wait_ready()
+        for record in leaders(self.ring.log_paths):
+            self.history.add(record)
         report = self.verdict()
         for text in self.slow:
             report.add("C11 liveness", text)

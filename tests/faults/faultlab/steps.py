@@ -5,18 +5,18 @@ Other slices wait as well while processes are started on a busy machine; that is
 and the longest wait of each slice in a whole growth has both.
 """
 
-import calendar
 import itertools
-import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from faultlab import said
 from faultlab.prober import Prober, percentile
+from faultlab.said import Line
 
 STEP_S = 3.0
 """After a step was proposed: longer than anybody is to wait for it."""
@@ -24,7 +24,20 @@ STEP_S = 3.0
 BESIDE_S = 1.0
 """Of that, how long requests are counted as in the step."""
 
-_STEP = re.compile(r"a step to target \d+: broker \d+: slices (\d+)(?:-(\d+))? (become|get)")
+_STEP = re.compile(
+    r"a step to target \d+: broker \d+: slices (\d+)(?:-(\d+))? (become|get).*?"
+    r"(?:shut for ([0-9.]+) s)?$"
+)
+
+_STAGES = {
+    "decided": r"epoch \d+ of shard (-?\d+) ends with group",
+    "told": r"two tell shard (-?\d+) that it follows",
+    "leads": r"leading epoch \d+ of shard (-?\d+)",
+    "begins": r"epoch \d+ of shard (-?\d+) begins",
+    "open": r"epoch \d+ of shard (-?\d+) is open",
+}
+"""What is said between the moment in which slices are shut and that in which they are open again,
+with the token of the range that it is said of."""
 
 
 class Step(NamedTuple):
@@ -34,6 +47,8 @@ class Step(NamedTuple):
     """Seconds since 1970."""
     slices: range
     splits: bool
+    shut: float
+    """How long what comes had waited by then, for what had come before."""
 
 
 @dataclass
@@ -54,18 +69,27 @@ class Costs:
     """For each growth: from the last new process that was ready, to the last new leader."""
     statuses: Counter[str] = field(default_factory=Counter)
     """Of all that was answered during the growths."""
+    stages: dict[str, list[float]] = field(default_factory=dict)
+    """Of each split: seconds from when its slices were shut to each thing that follows, for the
+    child that begins where its parent did (left) and the other one."""
 
     def add(self, other: "Costs") -> None:
         """Together with another ring's."""
         for name in ("split", "moved", "before", "during", "beside", "leading"):
             getattr(self, name).extend(getattr(other, name))
         self.statuses.update(other.statuses)
+        for name, values in other.stages.items():
+            self.stages.setdefault(name, []).extend(values)
 
     def __str__(self) -> str:
         def three(values: list[float]) -> str:
             shares = (percentile(values, share) for share in (0.5, 0.99, 1.0))
             return " / ".join(f"{value:.3f}" for value in shares) + f" s of {len(values)}"
 
+        stages = "".join(
+            f"\n  {name}: p50 {percentile(values, 0.5):.3f}, longest {max(values):.3f} s"
+            for name, values in sorted(self.stages.items())
+        )
         before, during = percentile(self.before, 0.99), percentile(self.during, 0.99)
         beside = percentile(self.beside, 0.99)
         return (
@@ -73,7 +97,8 @@ class Costs:
             f" {three(self.moved)}; produce p50/p99/max before {three(self.before)}, in a step"
             f" {three(self.during)}, p99 {during / max(before, 1e-9):.1f} times; of other slices"
             f" {three(self.beside)}, {beside / max(before, 1e-9):.1f} times; ready to leading"
-            f" {three(self.leading)}; answers {dict(self.statuses)}"
+            f" {three(self.leading)}; answers {dict(self.statuses)}; of a split, after it was shut:"
+            f"{stages}"
         )
 
 
@@ -82,7 +107,8 @@ def look(costs: Costs, root: Path, prober: Prober, began: float) -> None:
     now = time.monotonic()
     offset = time.time() - now
     ready, leads, steps = [began], [began], list[Step]()
-    for at, message in _lines(root):
+    lines = sorted(said.lines(sorted(root.glob("b*/broker-*.log"))))
+    for at, _, message in lines:
         since = at - offset
         if since < began:
             continue
@@ -97,6 +123,9 @@ def look(costs: Costs, root: Path, prober: Prober, began: float) -> None:
             (costs.split if step.splits else costs.moved).extend(waits)
             costs.during += prober.took(since, since + BESIDE_S)
     for step in steps:
+        if step.splits:
+            for name, seconds in _timeline(step, lines):
+                costs.stages.setdefault(name, []).append(seconds)
         near = [each.slices for each in steps if abs(each.at - step.at) < STEP_S]
         since = step.at - offset
         but = frozenset(itertools.chain.from_iterable(near))
@@ -112,16 +141,30 @@ def _step(at: float, message: str) -> Step | None:
     if found is None:
         return None
     first, last = int(found[1]), int(found[2] or found[1])
-    return Step(at, range(first, last + 1), found[3] == "become")
+    return Step(at, range(first, last + 1), found[3] == "become", float(found[4] or 0.0))
 
 
-def _lines(root: Path) -> Iterator[tuple[float, str]]:
-    """(seconds since 1970, message) of all brokers' logs."""
-    for path in sorted(root.glob("b*/broker-*.log")):
-        for line in path.read_text(errors="replace").splitlines():
-            try:
-                said = json.loads(line)
-                clock = time.strptime(said["time"][:19], "%Y-%m-%dT%H:%M:%S")
-                yield calendar.timegm(clock) + float("0" + said["time"][19:23]), said["message"]
-            except (ValueError, KeyError):
-                continue  # The end of a line that a kill has cut.
+def _timeline(step: Step, lines: Sequence[Line]) -> Iterator[tuple[str, float]]:
+    """What followed, and how long after its slices were shut; of each child as its leader says."""
+    near = [each for each in lines if step.at - 0.001 <= each.at < step.at + STEP_S]
+    found_in = [
+        (name, int(found[1]), line)
+        for line in near
+        for name, pattern in _STAGES.items()
+        if (found := re.match(pattern, line.message)) is not None
+    ]
+    tokens = {int(said.CUT.token(number)): number for number in step.slices}
+    yield "left 0 answered", step.shut
+    for token, number in tokens.items():
+        leads = next((line for name, of, line in found_in if (name, of) == ("leads", token)), None)
+        if leads is None:
+            continue
+        child = "left" if number == step.slices.start else "right"
+        seen = set[str]()
+        for name, of, line in found_in:
+            mine = line.path == leads.path or name == "decided"
+            of_it = of == token or name == "decided" and tokens.get(of) == step.slices.start
+            if mine and of_it and name not in seen:
+                seen.add(name)
+                at = 1 + list(_STAGES).index(name)
+                yield f"{child} {at} {name}", line.at - step.at + step.shut
