@@ -5,6 +5,7 @@ from typing import Any
 
 from barco.workers.http.base.routes import Parameter, Route
 from barco.workers.http.base.status_schema import (
+    ASSIGNMENT,
     FIGURES,
     GROUP,
     GROUPS,
@@ -87,6 +88,7 @@ _KINDS = {
     "topic": {"$ref": "#/components/schemas/Topic"},
     "groups": {"$ref": "#/components/schemas/Groups"},
     "group": {"$ref": "#/components/schemas/Group"},
+    "assignment": {"$ref": "#/components/schemas/Assignment"},
 }
 
 _TAGS = {
@@ -130,6 +132,7 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
                 "Topic": TOPIC,
                 "Groups": GROUPS,
                 "Group": GROUP,
+                "Assignment": ASSIGNMENT,
             },
             "responses": {
                 "Problem": {
