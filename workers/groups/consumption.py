@@ -129,7 +129,7 @@ class Consumption(Offsets):
         for cursor in cursors:
             if cursor.holder == key:
                 self._acknowledge(cursor, request, got)
-            elif self._is_free(cursor):
+            elif request.knows and self._is_free(cursor):
                 self._claim(cursor, key)
         cursors = [cursor for cursor in cursors if cursor.holder == key]
         turn = self._turns[key] = (self._turns.get(key, -1) + 1) % max(1, len(cursors))

@@ -236,3 +236,33 @@ async def test_a_session_that_ends_frees_what_was_kept_for_it() -> None:
     for slice_ in range(SLICES):
         broker.produce("t", slice_, b"%d" % (100 + slice_))
     assert len(await broker.values("b")) == SLICES
+
+
+@run
+async def test_who_has_not_heard_of_it_takes_no_new_slice() -> None:
+    broker = await a_broker()
+    await broker.register("b", "t")
+    first = await placement(broker, "b")
+    await broker.values("a")
+    assert await broker.values("b", placement=first) != []
+    await broker.goodbye("a")
+    for slice_ in range(SLICES):
+        broker.produce("t", slice_, b"%d" % (100 + slice_))
+    assert len(await broker.values("b", placement=first)) == SLICES // 2
+    second = await placement(broker, "b")
+    assert len(await broker.values("b", placement=second)) >= SLICES // 2
+
+
+@run
+async def test_who_reads_nothing_any_more_of_a_leader_parts_with_it_once_it_knows() -> None:
+    broker = await a_broker(workers=2)
+    first = await placement(broker, "a")
+    assert len(await broker.values("a", placement=first)) == SLICES
+    assert await broker.values("a", placement=first) == []
+    await broker.register("b", "t")  # It gets all that the second worker leads.
+    for slice_ in range(SLICES):
+        broker.produce("t", slice_, b"%d" % (100 + slice_))
+    await broker.values("a", placement=first)
+    assert await broker.values("b") == []
+    await broker.values("a", placement=await placement(broker, "a"))
+    assert len(await broker.values("b")) == SLICES // 2

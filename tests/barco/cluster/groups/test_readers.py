@@ -293,20 +293,38 @@ def test_no_function_of_the_names_alone_is_even_and_moves_so_little() -> None:
 
 
 def test_a_thousand_consumers_and_ten_thousand_slices() -> None:
-    """Bounded by work: what a change looks at grows with the members, and not with the slices."""
+    """Bounded by work: a join looks at those who give something, whatever it takes here."""
     group = Group(10_000)
-    for _ in range(limits.CONSUMERS_PER_GROUP_MAX - 1):
-        session = next(group._sessions)
-        group.claims[f"c{session}"] = claim = ReaderInfo(len(group.claims), session, 1, 0)
-        group.readers.put(f"c{session}", claim)
+    for number in range(limits.CONSUMERS_PER_GROUP_MAX - 1):
+        group.claims[f"c{number}"] = info = ReaderInfo(number, number, 1, 0)
+        group.readers.put(f"c{number}", info)
     started = time.process_time()
     group.readers.settle()
     whole = time.process_time() - started
     before = group.of()
-    touched = len(group.readers._shares._touched)
+    group.claims["last"] = info = ReaderInfo(999, 999, 1, 0)
     started = time.process_time()
-    group.join()
+    group.readers.put("last", info)
+    changed = group.readers.settle()
     one = time.process_time() - started
-    assert touched == 0 and moved(before, group.of()) == 10
+    assert len(changed) == 1 + 10 and moved(before, group.of()) == 10
     group.check()
     print(f"all {1000 * whole:.1f} ms, one more {1000 * one:.2f} ms of processor time")
+
+
+def test_of_many_without_a_rank_one_more_or_less_changes_little_for_the_others() -> None:
+    """As when several brokers have admitted at once, or a version that gives no ranks."""
+    chance = random.Random(1)
+    share = 0.0
+    for _ in range(40):
+        readers = Readers(60)
+        infos = {f"c{n}": ReaderInfo(NO_RANK, chance.randrange(10**6), 1, 0) for n in range(60)}
+        for name, info in infos.items():
+            readers.put(name, info)
+        readers.settle()
+        before = {name: readers.rank(name) for name in infos}
+        gone = chance.choice(sorted(infos))
+        readers.remove(gone)
+        readers.settle()
+        share += sum(readers.rank(name) != before[name] for name in infos if name != gone) / 59
+    assert share / 40 < 0.2
