@@ -262,7 +262,7 @@ async def test_who_reads_nothing_any_more_of_a_leader_parts_with_it_once_it_know
     await broker.register("b", "t")  # It gets all that the second worker leads.
     for slice_ in range(SLICES):
         broker.produce("t", slice_, b"%d" % (100 + slice_))
-    await broker.values("a", placement=first)
+    await broker.values("a", worker=0, placement=first)
     assert await broker.values("b") == []
-    await broker.values("a", placement=await placement(broker, "a"))
+    await broker.values("a", worker=0, placement=await placement(broker, "a"))
     assert len(await broker.values("b")) == SLICES // 2
