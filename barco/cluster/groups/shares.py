@@ -22,17 +22,20 @@ def shares(slices: int, weights: Sequence[int]) -> list[int]:
     total = sum(weights)
     if not total:
         return []
-    if min(weights) == max(weights):
-        each, more = divmod(slices, len(weights))
-        return [each + 1] * more + [each] * (len(weights) - more)
-    given = [slices * weight // total for weight in weights]
+    parts = {weight: divmod(slices * weight, total) for weight in set(weights)}
+    given = [parts[weight][0] for weight in weights]
     left = slices - sum(given)
     assert 0 <= left < len(weights), "less than one is lost of each"
-    empty = [at for at, some in enumerate(given) if not some]
-    rounded = [at for at, w in enumerate(weights) if given[at] and slices * w % total]
-    for at in (empty + rounded)[:left]:
-        given[at] += 1
-        left -= 1
+    for empty in (True, False):
+        wanted = {w for w, (part, lost) in parts.items() if lost and (not part) == empty}
+        if not wanted:
+            continue
+        for rank, weight in enumerate(weights):
+            if not left:
+                return given
+            if weight in wanted:
+                given[rank] += 1
+                left -= 1
     assert not left, "as many were rounded down at least"
     return given
 
