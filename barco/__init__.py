@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Queue,
         QueueEvent,
         ReaderOptions,
+        TopicSlice,
         read,
     )
 
@@ -55,6 +56,7 @@ __all__ = [
     "Queue",
     "QueueEvent",
     "ReaderOptions",
+    "TopicSlice",
     "__version__",
     "read",
 ]

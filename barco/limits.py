@@ -30,14 +30,14 @@ GROUPS_MAX = 10_000
 CONSUMERS_MAX = 20_000
 CONSUMERS_PER_GROUP_MAX = 1_000
 TOPICS_PER_CONSUMER_MAX = 64
+CONSUMER_WEIGHT_MAX = 100
 """A million invented registrations must not fill the supervisor: new ones are refused with 429."""
 
 USERS_MAX, GRANTS_MAX, ACCESS_BYTES_MAX, QUOTA_MAX = 1_000, 64, 256 * KiB, 2**40
 """All users are one event, which every process keeps, and looks through for each connection. A
 quota is for a second; the core counts what an hour of it is worth in thousandths, in 63 bits."""
 
-CONSUMER_SESSION_MS_MIN = 5_000
-CONSUMER_SESSION_MS_MAX = 600_000
+CONSUMER_SESSION_MS_MIN, CONSUMER_SESSION_MS_MAX = 5_000, 600_000
 CONSUMER_SESSION_MS_DEFAULT = 30_000
 """Who has not been heard of for so long is no member any more. Below, the living look dead."""
 

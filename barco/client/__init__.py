@@ -1,6 +1,7 @@
 """The library: producers, consumers, administration. Every public name is in `barco` too."""
 
 from barco.client.admin import Admin, AsyncAdmin
+from barco.client.base.settings import TopicSlice
 from barco.client.consumer import AsyncConsumer, Consumer
 from barco.client.enrolment import ConsumerOptions
 from barco.client.outputs import Output
@@ -38,5 +39,6 @@ __all__ = [
     "Queue",
     "QueueEvent",
     "ReaderOptions",
+    "TopicSlice",
     "read",
 ]

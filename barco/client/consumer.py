@@ -6,20 +6,30 @@ answer that arrived. A consumer that the group has forgotten registers again by 
 """
 
 import asyncio
+import inspect
 import logging
 import random
 import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from barco.client.assignment import Assignment, Rebalance
 from barco.client.base.errors import ClosedError
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
-from barco.client.base.settings import ConsumerSettings, parted
+from barco.client.base.settings import ConsumerSettings, TopicSlice, parted
 from barco.client.enrolment import (
     JOIN_GRACE_S,
     LEAVE_S_MAX,
@@ -48,7 +58,7 @@ class AsyncConsumer:
 
     An event counts as handled when the next batch is asked for, at `commit`, and at the end of the
     `async with` block if it was taken; not if an exception ends the block. Options: see
-    `ConsumerOptions`.
+    `ConsumerOptions`; with `on_assigned` or `on_revoked` the program hears which slices it reads.
     """
 
     def __init__(
@@ -76,6 +86,8 @@ class AsyncConsumer:
         self._ahead: deque[Event] = deque()  # Polled, and not taken by iteration yet.
         self._batch: list[Event] = []  # All that the last poll returned.
         self._closed = False
+        self._assignment = Assignment(None, wanted=False)
+        self._refused = 0
         self._beats = Heartbeats(
             self._beat, self.options.session_seconds, self.options.busy_seconds_max
         )
@@ -89,6 +101,7 @@ class AsyncConsumer:
             Enrolment(self._pool, endpoint, brokers.ring, self.topics, self.group, self.options)
             for endpoint in brokers.consume
         ]
+        self._assignment = Assignment(brokers.ring, wanted=self.options.wants_moves)
         await self._join()
         self._beats.start()
         return self
@@ -143,14 +156,73 @@ class AsyncConsumer:
         Waits up to `timeout_s` for the first; [] if there is none. Asking the broker commits what
         was returned before. Trouble with a broker is waited out until then; a refusal is raised.
         """
+        deadline = time.monotonic() + timeout_s
+        while isinstance(found := await self.step(deadline), Rebalance):
+            await self._tell(found)
+        return found
+
+    @property
+    def assignment(self) -> frozenset[TopicSlice]:
+        """The slices that it reads, as the program was told; none if it does not ask for that."""
+        return self._assignment.slices
+
+    async def _tell(self, move: Rebalance) -> None:
+        for told in move.calls(self.options):
+            if inspect.isawaitable(told):
+                await told
+        self._assignment.done(move)
+
+    async def step(self, deadline: float) -> list[Event] | Rebalance:
+        """The next events; or of what the program is to be told before. For `poll`."""
         self._beats.called()
         if self._ahead:
             rest = list(self._ahead)
             self._ahead.clear()
             return rest
-        if self._closed or not self._members:
-            raise ClosedError("the consumer is closed" if self._closed else "start it first")
-        deadline = time.monotonic() + timeout_s
+        while True:
+            if self._closed or not self._members:
+                raise ClosedError("the consumer is closed" if self._closed else "start it first")
+            if self.options.wants_moves:
+                try:
+                    move = await self._assignment.news(self._members, self._polls, self._anywhere)
+                except NotRegisteredError as error:
+                    await self._lost(error)
+                    continue
+                except BarcoError as error:
+                    if not error.retryable:
+                        raise
+                    if time.monotonic() + PAUSE_FIRST_S >= deadline:
+                        return []
+                    await asyncio.sleep(PAUSE_FIRST_S)
+                    continue
+                if move is not None:
+                    return move
+            refused = self._refused
+            events = self._collect(await self._poll_all(deadline))
+            if events or not (self._is_to_tell(self._members) or self._refused > refused):
+                return events
+            if self._refused > refused:
+                if time.monotonic() >= deadline:
+                    return []
+                await asyncio.sleep(PAUSE_FIRST_S)  # Until the brokers agree.
+
+    def _is_to_tell(self, members: Iterable[Enrolment]) -> bool:
+        news = any(member.has_news and member not in self._polls for member in members)
+        return news or self._assignment.lost
+
+    async def _lost(self, error: NotRegisteredError) -> None:
+        """The group has forgotten it: it is a member again, and hears anew what it reads."""
+        if self._assignment.lost:
+            return  # Another poll has heard of it, too.
+        _log.info("registering again: %s", error)
+        self._assignment.lose()
+        await self._anywhere(lambda member: member.register())
+
+    async def _poll_all(self, deadline: float) -> set[asyncio.Task[list[Event]]]:
+        """Until one of the brokers has something; the polls that are done."""
+        for member, task in list(self._polls.items()):
+            if task.done() and not task.exception() and not task.result():
+                del self._polls[member]  # It ended early, for news that have been told since.
         for member in self._members:
             if member not in self._polls:
                 polling = self._poll_member(member, deadline)
@@ -158,9 +230,13 @@ class AsyncConsumer:
         done: set[asyncio.Task[list[Event]]] = set()
         pending = set(self._polls.values())
         while pending and not any(task.exception() or task.result() for task in done):
+            if done and self._assignment.lost:
+                break
+            if any(member.has_news for member, task in self._polls.items() if task in done):
+                break
             finished, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             done |= finished
-        return self._collect(done)
+        return done
 
     def keep(self, rest: Sequence[Event]) -> None:
         """Gives back the end of the last poll's events: they count as not taken."""
@@ -209,6 +285,13 @@ class AsyncConsumer:
         """
         if self._closed:
             return
+        try:
+            if (end := self._assignment.end()) is not None:
+                await self._tell(end)
+        finally:
+            await self._close(commit=commit)
+
+    async def _close(self, *, commit: bool) -> None:
         self._closed = True
         await self._beats.close()
         # What a poll has brought that nobody has collected, nobody will see: it must go to another
@@ -280,8 +363,11 @@ class AsyncConsumer:
             if task in done:
                 del self._polls[member]
                 failure = failure or task.exception()
-                if task.exception() is None:
+                if task.exception() is None and self._assignment.covers(task.result()):
                     events += task.result()
+                elif task.exception() is None:
+                    member.refuse()
+                    self._refused += 1
         if failure is not None and not events:
             raise failure
         self._batch = events
@@ -294,10 +380,13 @@ class AsyncConsumer:
             left = max(0.0, deadline - time.monotonic())
             try:
                 events = await member.poll(min(left, POLL_WAIT_S_MAX))
-                if events or time.monotonic() >= deadline:
+                if events or member.has_news or time.monotonic() >= deadline:
                     return events
                 pause = PAUSE_FIRST_S
             except NotRegisteredError as error:
+                if self.options.wants_moves:
+                    await self._lost(error)
+                    return []
                 _log.info("registering again: %s", error)
                 await member.register()
             except BarcoError as error:
@@ -324,7 +413,8 @@ class Consumer:
             for event in consumer:
                 handle(event)
 
-    See AsyncConsumer for when an event counts as handled. Options: see `ConsumerOptions`.
+    See AsyncConsumer for when an event counts as handled. Options: see `ConsumerOptions`; its
+    functions are called in the thread that polls or closes.
     """
 
     def __init__(
@@ -334,6 +424,9 @@ class Consumer:
         endpoint: Endpoints = DEFAULT_ENDPOINT,
         **options: Unpack[ConsumerSettings],
     ) -> None:
+        told = (options.get("on_assigned"), options.get("on_revoked"))
+        if any(map(inspect.iscoroutinefunction, told)):
+            raise ValueError("a Consumer calls functions, an AsyncConsumer coroutine functions too")
         self._consumer = AsyncConsumer(topics, group, endpoint, **options)
         self._thread = LoopThread("barco-consumer")
         try:
@@ -344,7 +437,20 @@ class Consumer:
 
     def poll(self, timeout_s: float = 1.0) -> list[Event]:
         """The next events, [] if there are none in time; commits what was returned before."""
-        return self._thread.run(self._consumer.poll(timeout_s))
+        deadline = time.monotonic() + timeout_s
+        while isinstance(found := self._thread.run(self._consumer.step(deadline)), Rebalance):
+            self._tell(found)
+        return found
+
+    @property
+    def assignment(self) -> frozenset[TopicSlice]:
+        """The slices that it reads, as the program was told; none if it does not ask for that."""
+        return self._consumer.assignment
+
+    def _tell(self, move: Rebalance) -> None:
+        for _ in move.calls(self._consumer.options):
+            pass
+        self._consumer._assignment.done(move)
 
     def keep(self, rest: Sequence[Event]) -> None:
         """Gives back the end of the last poll's events: they count as not taken."""
@@ -364,7 +470,11 @@ class Consumer:
         if self._thread.closed:
             return
         try:
-            self._thread.run(self._consumer.close(commit=commit))
+            try:
+                if (end := self._consumer._assignment.end()) is not None:
+                    self._tell(end)
+            finally:
+                self._thread.run(self._consumer._close(commit=commit))
         finally:
             self._thread.close()
 

@@ -3,13 +3,14 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import urlencode
 
 from barco import limits
-from barco.client.base.errors import response_error
+from barco.client.base.errors import BadAnswerError, response_error
+from barco.client.base.settings import TopicSlice
 from barco.client.wire.codec import Event, decode_chunks, parse_skips
 from barco.client.wire.delivery import retry_after
 from barco.client.wire.http1 import Request, Response
@@ -50,16 +51,31 @@ class ConsumerOptions:
     """A program that calls nothing for so long hangs: no more heartbeats. 0: none at all."""
     request_timeout_s: float = 30.0
     """For finding brokers, registering, committing, leaving: retries included."""
+    weight: int = 1
+    """1 to 100: of two consumers the one of twice the weight gets twice as many slices."""
+    on_assigned: Callable[[list[TopicSlice]], Any] | None = None
+    """Called by `poll` with slices that it reads from now on, before their first events. Of an
+    AsyncConsumer it may be a coroutine function."""
+    on_revoked: Callable[[list[TopicSlice]], Any] | None = None
+    """Called by `poll` with slices that it reads no more, before others get events of them; at
+    `close` with all. Only once the session has ended (`busy_seconds_max`) may it come too late."""
 
     def __post_init__(self) -> None:
         if self.start not in ("latest", "earliest"):
             raise ValueError('start is "latest" or "earliest"')
         if self.poll_bytes < 1 or self.request_timeout_s <= 0:
             raise ValueError("poll_bytes and request_timeout_s are positive")
+        if not 1 <= self.weight <= limits.CONSUMER_WEIGHT_MAX:
+            raise ValueError(f"weight is from 1 to {limits.CONSUMER_WEIGHT_MAX}")
         if self.busy_seconds_max < 0:
             raise ValueError("busy_seconds_max is 0, for no heartbeats, or a time")
         if not SESSION_S_MIN <= self.session_seconds <= SESSION_S_MAX:
             raise ValueError(f"session_seconds is from {SESSION_S_MIN:g} to {SESSION_S_MAX:g}")
+
+    @property
+    def wants_moves(self) -> bool:
+        """Whether the program wants to hear which slices it reads."""
+        return self.on_assigned is not None or self.on_revoked is not None
 
 
 class Enrolment:
@@ -82,9 +98,35 @@ class Enrolment:
         start = "startFromEarliest" if options.start == "earliest" else "startFromLatest"
         registration = [self._who, ("group", group), ("onNewGroup", start)]
         registration += [("sessionMs", str(round(options.session_seconds * 1000)))]
+        if options.weight != 1:
+            registration += [("weight", str(options.weight))]
         registration += [("topic", topic) for topic in topics]
         self._register = _request("PUT", "register", registration)
         self._delivery = ""  # The last answer that arrived.
+        self._before = ""
+        self.placement: str | None = None
+        """Of what the program knows that it is to read; None: it does not ask."""
+        self._told: str | None = None
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the broker has said that it is to read something else."""
+        return self.placement is not None and self._told not in (None, self.placement)
+
+    async def assignment(self) -> dict[str, Any]:
+        """What it is to read, as this broker has it, and a name for it."""
+        answer = await self._ask(_request("GET", "assignment", [self._who]), ANSWER_GRACE_S)
+        try:
+            found = json.loads(answer.body)
+            self._told = str(found["placement"])
+            assert isinstance(found["slices"], dict)
+        except (ValueError, KeyError, TypeError, AssertionError) as error:
+            raise BadAnswerError(f"GET /v1/consumer/assignment: {error!r}") from error
+        return dict(found)
+
+    def refuse(self) -> None:
+        """What the last poll returned is to come again: as if it had not arrived."""
+        self._delivery = self._before
 
     async def register(self) -> None:
         """Joins the group. Tries again while brokers are busy or away."""
@@ -100,13 +142,17 @@ class Enrolment:
             ("delivery", self._delivery),
             ("scope", "broker"),  # The others are asked as well.
         ]
+        if self.placement is not None:
+            query.append(("placement", self.placement))
         request = _request("POST", "poll", query, ("Accept", CHUNKS_TYPE))
         answer = await self._ask(request, wait_s + ANSWER_GRACE_S)
         events: list[Event] = []
         if answer.status != 204:
             skips = parse_skips(answer.headers.get("barco-start", ""))
             events = decode_chunks(answer.body, skips, self._ring)
+        self._before = self._delivery
         self._delivery = answer.headers.get("barco-delivery", self._delivery)
+        self._told = answer.headers.get("barco-placement", self._told)
         return events
 
     async def commit(self) -> None:

@@ -86,8 +86,7 @@ class Cluster:
         seal: tuple[bytes, Mutual] | None = None,
         data_dir: Path | None = None,
     ) -> None:
-        started = int(time.time() * 1000)
-        self._started = started
+        self._started = started = int(time.time() * 1000)
         self._send = send
         self._topology = Topology()
         self._told: dict[int, int] = {}
@@ -108,6 +107,7 @@ class Cluster:
             ring=len(addresses),
             counter=started,
             unix_seconds=time.time,
+            ranked=self._topology.ranks,
         )
         self._control = Control(self._registrations, self._take_receipt)
         machine = Gossip(

@@ -86,6 +86,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.client.enrolment:_insist": "a broker",
     "barco.client.consumer:_poll_member": "a broker",
     "barco.client.consumer:commit_to": "a broker",
+    "barco.client.consumer:step": "a broker, or one that is behind another",
     "barco.client.slice_reads:_fetch": "a broker",
     "barco.client.piping:again": "a broker",
     "barco.client.wire.earlier:_ask": "a broker",

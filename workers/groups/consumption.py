@@ -63,6 +63,8 @@ class Consumption(Offsets):
         self._turns: dict[Key, int] = {}
         self._latest: dict[Key, str] = {}
         self._ended: set[Key] = set()
+        self._warned: set[Key] = set()
+        """Who is told that slices are another's before they are."""
         self._unread: set[Slot] = set()
         """What could not be read when it was last tried."""
 
@@ -72,6 +74,7 @@ class Consumption(Offsets):
         for table in (self._held, self._fenced, self._turns, self._latest, self._direct):
             table.clear()
         self._unread.clear()
+        self._warned.clear()
 
     # --- Polling ------------------------------------------------------------------------------
 
@@ -107,10 +110,13 @@ class Consumption(Offsets):
         self._fenced.pop(key, None)
         names = [(member.group, *slot) for slot in slots]
         parted = self._held.get(key, set()).difference(names)
-        for name in parted:  # Another's from now on.
+        for name in parted:
             self._acknowledge(self._cursors[name], request, got)
-            self._release(self._cursors[name])
-        if parted:
+        if request.placement is not None:
+            self._warned.add(key)
+        if parted and request.knows:
+            for name in parted:  # Another's from now on.
+                self._release(self._cursors[name])
             self._waiters.look()
         cursors = [c for c in map(self._cursors.get, names) if c and c.committed >= 0]
         if len(cursors) < len(names):
@@ -123,7 +129,7 @@ class Consumption(Offsets):
         for cursor in cursors:
             if cursor.holder == key:
                 self._acknowledge(cursor, request, got)
-            elif self._is_free(cursor):
+            elif request.knows and self._is_free(cursor):
                 self._claim(cursor, key)
         cursors = [cursor for cursor in cursors if cursor.holder == key]
         turn = self._turns[key] = (self._turns.get(key, -1) + 1) % max(1, len(cursors))
@@ -219,7 +225,10 @@ class Consumption(Offsets):
         super()._release(cursor)
 
     def _part(self, key: Key) -> None:
-        """Take from a consumer what it is not to read any more, unless it has something of it."""
+        """Take from a consumer what it is not to read any more, unless it has something of it, or
+        wants to hear of it before: then its next poll parts with it."""
+        if key in self._warned:
+            return
         held = self._held.get(key)
         member = self._membership.get(key[0])
         if not held or member is None or member.key != key:
@@ -391,6 +400,7 @@ class Consumption(Offsets):
             known: tuple[dict[Key, Any], ...] = (self._fenced, self._turns, self._latest)
             for by_key in (*known, self._direct):
                 by_key.pop(key, None)
+            self._warned.discard(key)
             if key in self._locks and self._locks[key].locked():
                 self._ended.add(key)
             else:

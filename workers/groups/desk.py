@@ -80,6 +80,7 @@ class ConsumerDesk:
             said=Said(*args["said"]),
             first=args["first"],
             far=args.get("far", False),
+            placement=args.get("placement"),
         )
         result = await self.consumption.poll(request)
         return {

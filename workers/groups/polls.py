@@ -86,6 +86,14 @@ class PollRequest:
     """Not a later look for the same poll."""
     far: bool = False
     """It came to another broker, which has sent it on."""
+    placement: str | None = None
+    """Of what the consumer knows that it is to read. It wants to know before it loses any of it;
+    None: it does not ask for that."""
+
+    @property
+    def knows(self) -> bool:
+        """Whether it may be parted from what it is not to read any more."""
+        return self.placement in (None, self.member.placement)
 
 
 @dataclass(slots=True)

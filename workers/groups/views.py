@@ -2,6 +2,7 @@
 
 import asyncio
 import heapq
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,11 +34,14 @@ class Member:
     """By topic the slices, by their numbers in the ring, counted from the lowest token."""
     session_ms: int = limits.CONSUMER_SESSION_MS_DEFAULT
     """For how long it may be silent."""
+    weight: int = 1
+    """Its part of the slices, against others'."""
     numbers: frozenset[int] = field(init=False, compare=False)
     """All of them."""
     told: set[int] = field(init=False, compare=False, repr=False, default_factory=set)
     """Workers that have seen a poll since it has these slices: others may still hold some for it
     that it has no more, until a poll of it acknowledges them."""
+    _placement: list[str] = field(init=False, compare=False, repr=False, default_factory=list)
     _slots: dict[tuple[range, int], list[tuple[str, int]]] = field(
         init=False, compare=False, repr=False, default_factory=dict
     )
@@ -50,6 +54,14 @@ class Member:
     def key(self) -> tuple[str, int]:
         """Who it is: a consumer that registers again is another one."""
         return (self.consumer_id, self.session)
+
+    @property
+    def placement(self) -> str:
+        """A name for what it is to read: another one when that has changed."""
+        if not self._placement:
+            told = repr(sorted((topic, tuple(each)) for topic, each in self.assigned.items()))
+            self._placement.append(f"{zlib.crc32(told.encode()):08x}")
+        return self._placement[0]
 
     def slots(self, slices: range, first_slice: int = 0) -> list[tuple[str, int]]:
         """Its (topic, slice) within these slices of a token range, in a fixed order.
@@ -142,6 +154,7 @@ class GroupView:
             str(value["start"]),
             assigned,
             int(value["sessionMs"]),
+            int(value["weight"]),
         )
 
     def get(self, consumer_id: str) -> Member | None:

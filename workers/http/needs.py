@@ -119,6 +119,7 @@ NEEDS = {
     ("POST", "/v1/consumer/poll"): _OF_MEMBER,
     ("POST", "/v1/consumer/commit"): _OF_MEMBER,
     ("POST", "/v1/consumer/goodbye"): _OF_MEMBER,
+    ("GET", "/v1/consumer/assignment"): _OF_MEMBER,
     ("POST", "/v1/consumer/heartbeat"): _OF_MEMBER,
     ("GET", "/v1/topic/{topic}/producers/{id}"): Need((PRODUCE,), _topic),
     ("GET", "/v1/topic/{topic}/slices"): Need((CONSUME, PRODUCE), _topic),

@@ -83,6 +83,12 @@ _REGISTER = Route(
             "slices go to others. A poll that waits is not silent.",
             "integer",
         ),
+        Parameter(
+            "weight",
+            "1 to 100, else 1: of two consumers the one of twice the weight gets twice as many "
+            "slices.",
+            "integer",
+        ),
     ),
     body={"application/json": _OBJECT},
     answers={
@@ -305,6 +311,11 @@ ROUTES = (
                 "broker: only what this broker leads, for a client that asks each of them.",
                 values=("broker",),
             ),
+            Parameter(
+                "placement",
+                "For a consumer that wants to hear of slices that become another's before they do: "
+                "the Barco-Placement that it has acted on. Another one is answered at once.",
+            ),
         ),
         answers={
             200: "Events.",
@@ -328,6 +339,7 @@ ROUTES = (
                 "range, by commas. Asked there, with scope=broker, they are a hop nearer.",
                 (200, 204),
             ),
+            Told("Barco-Placement", "What it is to read now, if it asks by placement.", (200, 204)),
             Told("Retry-After", RETRY_AFTER, (204, 503)),
         ),
         kinds=CONSUME_FORMATS,
@@ -348,6 +360,16 @@ ROUTES = (
             "have moved or have another leader, or the position is behind, or was not delivered.",
             503: "A worker is restarting.",
         },
+    ),
+    Route(
+        "GET",
+        "/v1/consumer/assignment",
+        "consume.assignment",
+        "The slices that the consumer is to read, and a name for them: the `placement` of polls.",
+        "consume",
+        (_CONSUMER,),
+        answers={200: "Slices.", 400: "A parameter is wrong.", 409: "Not registered."},
+        shape="assignment",
     ),
     Route(
         "POST",

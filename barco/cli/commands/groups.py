@@ -82,6 +82,13 @@ def _describe(admin: "barco.Admin", args: argparse.Namespace) -> int:
     print(f"members  {len(members)}")
     print(f"lag      {group.get('lag', 0):,}")
     print()
+    if members:
+        rows = (
+            (each["consumerId"], each.get("weight", 1), sum(map(len, each["slices"].values())))
+            for each in members
+        )
+        talk.print_table(("consumer", "weight", "slices"), rows)
+        print()
     _print_positions(group.get("positions", []))
     return 0
 

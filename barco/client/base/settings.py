@@ -4,12 +4,23 @@ The values, with their defaults and what each is for: `ProducerOptions`, `Consum
 `ReaderOptions`. A test holds the two lists together.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, TypedDict
+
+from barco.model.token import TOKEN_MIN
 
 Start = Literal["earliest", "latest"] | int | Mapping[int, str] | Mapping[tuple[int, int], str]
 """Of a read: an end, a time in microseconds since 1970, or cursors of slices; a slice is its
 number, or (token, number) in a ring of several brokers."""
+
+
+class TopicSlice(NamedTuple):
+    """One slice of a topic, as events name it."""
+
+    topic: str
+    slice: int
+    token: int = TOKEN_MIN
+    """The start of the token range that it is of."""
 
 
 class ProducerSettings(TypedDict, total=False):
@@ -36,6 +47,9 @@ class ConsumerSettings(TypedDict, total=False):
     session_seconds: float
     busy_seconds_max: float
     request_timeout_s: float
+    weight: int
+    on_assigned: Callable[[list[TopicSlice]], Any] | None
+    on_revoked: Callable[[list[TopicSlice]], Any] | None
 
 
 class ReaderSettings(TypedDict, total=False):

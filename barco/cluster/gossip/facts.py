@@ -33,10 +33,14 @@ ALIVE, SUSPECT, CONFIRMED, DOWN, LEFT = range(5)
 only the broker itself begins the next one, and so refutes what is said of it."""
 STATES = ("alive", "suspect", "suspect", "down", "left")
 
+RANK_END = 2**31
+"""No rank of a consumer is so large."""
+
 BUCKETS = 256
 """Facts are compared bucket by bucket: two brokers that agree exchange 2 KiB."""
 
 _LOG = "log_read", "log_noted"
+_RANKS = "consumers_ranked"
 
 Key = int | str
 Version = tuple[int, ...]
@@ -161,6 +165,8 @@ class BrokerInfo:
     log: tuple[int, int] = (DATA_FORMAT, DATA_FORMAT)
     """The newest format of logs that it reads, and the newest that it has noted may be in its own
     (`barco.supervisor.files.notes`). A version that does not say so reads the first."""
+    ranked: bool = True
+    """Whether it can read of consumers' weights and ranks. A version that can says so."""
     incarnation: int = 0
     state: int = ALIVE
     by: int = 0
@@ -182,6 +188,8 @@ class BrokerInfo:
         ports = self.ports
         if self.log != (DATA_FORMAT, DATA_FORMAT):
             ports = (*ports, *zip(_LOG, self.log, strict=True))
+        if self.ranked:
+            ports = (*ports, (_RANKS, 1))
         who = (self.disk_uuid, self.session, self.address, ports, self.workers, self.version)
         body = (*who, self.host, self.processes, self.by)
         return Fact.make(BROKER, self.ordinal, (self.incarnation, self.state), body)
@@ -207,12 +215,13 @@ class BrokerInfo:
             disk_uuid=disk_uuid,
             session=session,
             address=address,
-            ports=tuple(port for port in ports if port[0] not in _LOG),
+            ports=tuple(port for port in ports if port[0] not in (*_LOG, _RANKS)),
             workers=workers,
             version=barco,
             host=host,
             processes=processes,
             log=_formats(dict(ports)),
+            ranked=(_RANKS, 1) in ports,
             incarnation=version[0],
             state=version[1],
             by=by,
@@ -274,6 +283,10 @@ class ConsumerInfo:
     topics: tuple[str, ...]
     start: str
     session_ms: int = limits.CONSUMER_SESSION_MS_DEFAULT
+    weight: int = 1
+    ranks: tuple[int, ...] = ()
+    """By topic its rank among those who read it (`barco.cluster.groups.readers`); none were given
+    by a broker that knew of another one that can not read of them."""
 
     @property
     def session(self) -> int:
@@ -284,15 +297,17 @@ class ConsumerInfo:
         """To be spread."""
         version = (self.counter, self.ordinal, self.heard, int(self.removed_at > 0))
         body = (self.group, self.topics, self.start, self.removed_at, self.session_ms)
+        if self.weight != 1 or self.ranks:  # Earlier versions take the first five only.
+            return Fact.make(CONSUMER, self.consumer_id, version, (*body, self.weight, self.ranks))
         return Fact.make(CONSUMER, self.consumer_id, version, body)
 
     @classmethod
     def parse(cls, key: Any, version: Version, body: tuple[Any, ...]) -> ConsumerInfo:
         """The opposite; ProtocolError for what cannot be."""
         counter, ordinal, heard, removed = version
-        _check(len(body) == 5 and _text(key, limits.CONSUMER_ID_BYTES_MAX), CONSUMER)
+        _check(len(body) in (5, 7) and _text(key, limits.CONSUMER_ID_BYTES_MAX), CONSUMER)
         _check(counter < 2**48 and ordinal < limits.BROKERS_MAX and removed <= 1, CONSUMER)
-        group, topics, start, removed_at, session_ms = body
+        group, topics, start, removed_at, session_ms, weight, ranks = (*body, 1, ())[:7]
         _check(_number(session_ms, limits.CONSUMER_SESSION_MS_MAX + 1), CONSUMER)
         _check(session_ms >= limits.CONSUMER_SESSION_MS_MIN, CONSUMER)
         _check(_number(removed_at, 2**40) and bool(removed) == (removed_at > 0), CONSUMER)
@@ -300,6 +315,9 @@ class ConsumerInfo:
         _check(isinstance(topics, tuple), CONSUMER)
         _check(1 <= len(topics) <= limits.TOPICS_PER_CONSUMER_MAX, CONSUMER)
         _check(all(_text(topic, limits.TOPIC_NAME_BYTES_MAX) for topic in topics), CONSUMER)
+        _check(_number(weight, limits.CONSUMER_WEIGHT_MAX + 1) and weight > 0, CONSUMER)
+        _check(isinstance(ranks, tuple) and len(ranks) in (0, len(topics)), CONSUMER)
+        _check(all(_number(rank, RANK_END) for rank in ranks), CONSUMER)
         # Each once, as `Groups.register` has them: a reader stands in a topic's list once.
         _check(all(one < other for one, other in itertools.pairwise(topics)), CONSUMER)
         return cls(
@@ -312,6 +330,8 @@ class ConsumerInfo:
             topics=topics,
             start=start,
             session_ms=session_ms,
+            weight=weight,
+            ranks=ranks,
         )
 
     @classmethod

@@ -70,6 +70,11 @@ class Topology:
             )
         return frames
 
+    def ranks(self) -> bool:
+        """Whether all brokers that are known can read of consumers' ranks, those that are down
+        too: they come back as they were."""
+        return all(info.ranked for info in self.brokers.values())
+
     def counts(self) -> Mapping[str, int]:
         """Brokers by state."""
         counts = dict.fromkeys(("alive", "suspect", "down", "left"), 0)

@@ -6,7 +6,7 @@ offsets are not here: they are events in the log of the slice that they belong t
 
 What a change costs, here and at the workers, must not grow with the group: a thousand consumers
 that start together would pay for it a thousand times. So a view holds the members that changed,
-and a member's slices follow from its rank among those who asked for the topic (`readers`).
+and who reads what (`readers`) is looked at when somebody asks, once for all that came together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from barco import limits
-from barco.cluster.groups.readers import Readers
+from barco.cluster.groups.readers import NO_RANK, ReaderInfo, Readers
 from barco.errors import AlreadyRegisteredError, RequestError, TooManyRequestsError
 
 Reply = dict[str, Any]
@@ -52,6 +52,10 @@ class Member:
     """For how long it may be silent."""
     origin: int = 0
     """The broker that is charged with it; brokers share what there is too little of."""
+    weight: int = 1
+    """Of two consumers the one of twice the weight gets twice as many slices."""
+    ranks: tuple[int, ...] = ()
+    """By topic where among its readers it was last; of who was given none there are none."""
 
     @property
     def ends(self) -> float:
@@ -99,6 +103,8 @@ class Groups:
         self._left: dict[tuple[str, str], int] = {}
         self._removed: dict[str, int] = {}
         self._removed_floor = 0  # A view since this version or later knows of every removal.
+        self._unsettled: set[tuple[str, str]] = set()
+        """Of which groups and topics the readers have changed since somebody asked."""
         # When each member ends, or earlier: the number settles what is equal.
         self._heard: list[tuple[float, int, Member]] = []
         self._heard_number = itertools.count()
@@ -111,23 +117,24 @@ class Groups:
     @property
     def version(self) -> int:
         """The version of the present view; it grows with every change."""
+        self._settle()
         return self._version
 
     def request(self, op: str, args: Mapping[str, Any], now: float) -> Reply:
         """Apply one request of a worker and return its result, or raise a BarcoError.
 
-        op is "register" (consumerId, group, topics, start, sessionMs), "touch" (consumerIds, and
-        agesMs: how long ago each was heard of), "goodbye" (consumerId) or "view" (since). A changed
-        `version` means that workers need a new view.
+        op is "register" (consumerId, group, topics, start, sessionMs, weight), "touch"
+        (consumerIds, and agesMs: how long ago each was heard of), "goodbye" (consumerId) or "view"
+        (since). A changed `version` means that workers need a new view.
         """
         if op == "register":
             return self._register_request(args, now)
         if op == "touch":
             self.touch(_strings(args, "consumerIds"), now, args.get("agesMs", ()))
-            return {"version": self._version}
+            return {"version": self.version}
         if op == "goodbye":
             known = self.goodbye(_string(args, "consumerId"))
-            return {"version": self._version, "known": known}
+            return {"version": self.version, "known": known}
         if op == "view":
             since = args.get("since", 0)
             return self.view(since if isinstance(since, int) else 0)
@@ -140,11 +147,12 @@ class Groups:
             topics=_strings(args, "topics"),
             start=_string(args, "start"),
             session_ms=args.get("sessionMs", limits.CONSUMER_SESSION_MS_DEFAULT),
+            weight=args.get("weight", 1),
             now=now,
         )
         member = self._members[_string(args, "consumerId")]
         return {
-            "version": self._version,
+            "version": self.version,
             "known": known,
             "session": member.session,
             "start": member.start,
@@ -159,6 +167,7 @@ class Groups:
         start: str,
         now: float,
         session_ms: int = limits.CONSUMER_SESSION_MS_DEFAULT,
+        weight: int = 1,
     ) -> bool:
         """Make a consumer a member; true if it was one already, with the same parameters.
 
@@ -171,6 +180,7 @@ class Groups:
         if start not in (START_LATEST, START_EARLIEST):
             raise RequestError(f"onNewGroup is {START_LATEST} or {START_EARLIEST}.")
         _check_session(session_ms)
+        _check_weight(weight)
         wanted = tuple(sorted(set(topics)))
         member = self._members.get(consumer_id)
         if member is not None:
@@ -183,19 +193,42 @@ class Groups:
             self._admit(group)
         session = self._next_session()
         assert member is None or session > member.session, "the later registration counts"
-        first = start if member is None else member.start
-        self._enter(
-            Member(consumer_id, group, wanted, first, session, now, session_ms, self._origin)
+        entering = Member(
+            consumer_id,
+            group,
+            wanted,
+            start if member is None else member.start,
+            session,
+            now,
+            session_ms,
+            self._origin,
+            weight,
         )
+        entering.ranks = self.ranks(entering)
+        self._enter(entering)
         return member is not None
+
+    def ranks(self, member: Member) -> tuple[int, ...]:
+        """By topic where a member is, or the next rank if it is none yet."""
+        self._settle()
+        readers = self._groups.get(member.group, Group()).readers
+        known = member.consumer_id in self._members
+        found = []
+        for topic in member.topics:
+            there = readers.get(topic)
+            next_one = 0 if there is None else len(there)
+            found.append(there.rank(member.consumer_id) if known and there else next_one)
+        return tuple(found)
 
     def adopt(self, member: Member) -> None:
         """Take over a registration that another broker has admitted; it replaces what was here."""
         known = self._members.get(member.consumer_id)
         if known is not None and known.session == member.session:
             known.last_heard = max(known.last_heard, member.last_heard)
-            if known.origin != member.origin:
-                self._enter(replace(known, origin=member.origin))
+            said = (member.origin, member.weight, member.ranks)
+            if said != (known.origin, known.weight, known.ranks):
+                origin, weight, ranks = said
+                self._enter(replace(known, origin=origin, weight=weight, ranks=ranks))
             return
         if known is not None and (known.group, known.topics) != (member.group, member.topics):
             self.goodbye(member.consumer_id)
@@ -218,9 +251,9 @@ class Groups:
         if member is None:
             return False
         group = self._groups[member.group]
-        affected = self._take_out(group, member)
+        self._take_out(group, member)
         self._changed.pop(consumer_id, None)
-        self._change(affected)
+        self._change(())
         self._left[member.group, consumer_id] = self._version
         if not group.members:
             assert not group.readers, "nobody is left to read"
@@ -258,11 +291,12 @@ class Groups:
         """What workers need to know, as plain values; only what changed after version `since`.
 
         {"version", "since" (0: everything, replace what you have), "removed": [group],
-        "groups": {group: {consumerId: None (it left) or {"session", "start", "sessionMs",
+        "groups": {group: {consumerId: None (it left) or {"session", "start", "sessionMs", "weight",
         "assigned": {topic: [token, index, token, index, ...]}}}}}
 
         Removed groups are to be forgotten first: one that began anew is in "groups" as well.
         """
+        self._settle()
         if since < self._removed_floor or since > self._version:
             since = 0
         groups: dict[str, dict[str, Any]] = {}
@@ -281,36 +315,43 @@ class Groups:
         return {"version": self._version, "since": since, "groups": groups, "removed": removed}
 
     def assignment(self, group: str) -> dict[str, dict[str, list[tuple[int, int]]]]:
-        """{consumerId: {topic: slices}}: round-robin over the slices in token order.
+        """{consumerId: {topic: slices}}, in token order.
 
-        For each topic, among those who asked for that topic, in the order of `Readers`; a consumer
-        is never given a topic that it did not ask for, and who is past the number of slices stays
-        idle.
+        For each topic, among those who asked for that topic, by `Readers`; a consumer is never
+        given a topic that it did not ask for, and where there are more than slices some stay idle.
         """
+        self._settle()
         members = self._groups[group].members
         return {consumer_id: self._assigned(member) for consumer_id, member in members.items()}
 
     def _assigned(self, member: Member) -> dict[str, list[tuple[int, int]]]:
-        assigned = {}
-        for topic in member.topics:
-            readers = self._groups[member.group].readers[topic]
-            rank = readers.rank(member.consumer_id, member.origin)
-            assigned[topic] = self._slices[rank :: len(readers)]
-        return assigned
+        readers = self._groups[member.group].readers
+        return {
+            topic: [self._slices[number] for number in readers[topic].slices(member.consumer_id)]
+            for topic in member.topics
+        }
 
-    @staticmethod
-    def _take_out(group: Group, member: Member) -> set[str]:
-        """Whose slices change by that, of those who stay."""
+    def _settle(self) -> None:
+        """Who reads what, after all that has changed."""
+        affected: set[str] = set()
+        for name, topic in self._unsettled:
+            group = self._groups.get(name)
+            if group is not None and topic in group.readers:
+                affected |= group.readers[topic].settle()
+        self._unsettled.clear()
+        if affected:
+            self._change(sorted(affected))
+
+    def _take_out(self, group: Group, member: Member) -> None:
         del group.members[member.consumer_id]
         group.origins[member.origin] -= 1
         assert group.origins[member.origin] >= 0, "each counts for one origin, until it goes"
-        affected: set[str] = set()
         for topic in member.topics:
             readers = group.readers[topic]
-            affected.update(readers.remove(member.consumer_id, member.origin))
+            readers.remove(member.consumer_id)
+            self._unsettled.add((member.group, topic))
             if not readers:
                 del group.readers[topic]
-        return affected
 
     def _member_view(self, member: Member) -> dict[str, Any]:
         # Pairs are flattened because a frame is at most eight containers deep.
@@ -318,6 +359,7 @@ class Groups:
             "session": member.session,
             "start": member.start,
             "sessionMs": member.session_ms,
+            "weight": member.weight,
             "assigned": {
                 topic: [number for place in places for number in place]
                 for topic, places in self._assigned(member).items()
@@ -328,20 +370,20 @@ class Groups:
         """A new member, or another registration of one with the same group and topics."""
         name = member.consumer_id
         group = self._groups.setdefault(member.group, Group())
-        affected = {name}
         known = group.members.get(name)
-        if known is not None and known.origin != member.origin:
-            affected |= self._take_out(group, known)
-        if name not in group.members:
-            for topic in member.topics:
-                readers = group.readers.setdefault(topic, Readers(len(self._slices)))
-                affected.update(readers.add(name, member.origin))
-            group.origins[member.origin] += 1
+        if known is not None:
+            group.origins[known.origin] -= 1
+        ranks = member.ranks or (NO_RANK,) * len(member.topics)
+        for topic, rank in zip(member.topics, ranks, strict=True):
+            readers = group.readers.setdefault(topic, Readers(len(self._slices)))
+            readers.put(name, ReaderInfo(rank, member.session, member.weight, member.origin))
+            self._unsettled.add((member.group, topic))
+        group.origins[member.origin] += 1
         self._members[name] = group.members[name] = member
         assert group.origins.total() == len(group.members)
         heapq.heappush(self._heard, (member.ends, next(self._heard_number), member))
         self._left.pop((member.group, name), None)
-        self._change(affected)
+        self._change((name,))
         self._check(member.group)
 
     def _admit(self, group: str) -> None:
@@ -419,6 +461,11 @@ def _check_session(value: object) -> None:
     least, most = limits.CONSUMER_SESSION_MS_MIN, limits.CONSUMER_SESSION_MS_MAX
     if type(value) is not int or not least <= value <= most:
         raise RequestError(f"sessionMs is a number from {least:,} to {most:,}.")
+
+
+def _check_weight(value: object) -> None:
+    if type(value) is not int or not 1 <= value <= limits.CONSUMER_WEIGHT_MAX:
+        raise RequestError(f"The weight is a number from 1 to {limits.CONSUMER_WEIGHT_MAX}.")
 
 
 def _string(args: Mapping[str, Any], name: str) -> str:

@@ -18,6 +18,7 @@ from barco import limits
 from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo, Fact
 from barco.cluster.groups.groups import Groups, Member, Reply, View
 from barco.cluster.groups.signs import age_of, told_after
+from barco.errors import NotReadyError
 
 CONSUMERS_KEPT_MAX = 2 * limits.CONSUMERS_MAX
 """Admitted at several brokers at once there may be more than one of them would admit."""
@@ -48,6 +49,7 @@ class Registrations:
     ring: how many brokers the cluster is configured to have.
     counter: where the Lamport clock begins; above that of this broker's earlier lives.
     unix_seconds: the wall clock, for how long the memory of the departed is kept.
+    ranked: whether all brokers can read of weights and ranks; until then nobody is given any.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class Registrations:
         ring: int,
         counter: int,
         unix_seconds: Callable[[], float],
+        ranked: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._ranked = ranked
         self._groups = Groups(
             slices,
             self._next_session,
@@ -115,6 +119,8 @@ class Registrations:
     def request(self, op: str, args: Mapping[str, Any], now: float) -> Reply:
         """As `Groups.request`; what it changes is for everyone."""
         returning = args.get("consumerId") in self._known
+        if op == "register" and args.get("weight", 1) != 1 and not self._ranked():
+            raise NotReadyError("Not every broker has a version that knows of weights yet.")
         reply = self._groups.request(op, args, now)
         if op == "register":
             # Until all have heard of it, another broker may take it for its predecessor, and
@@ -141,7 +147,9 @@ class Registrations:
             topics=member.topics,
             start=member.start,
             session_ms=member.session_ms,
+            weight=member.weight,
         )
+        info = self._rank(info, member)
         assert info.session == member.session, "its consumer and the others know it by one number"
         self._publish(info)
 
@@ -162,7 +170,16 @@ class Registrations:
         assert member is not None, "who is heard of is there"
         self._told[info.consumer_id] = now
         age = max(0.0, now - member.last_heard)
+        info = self._rank(info, member)
         self._publish(replace(info, heard=told_after(info.heard, age)))
+
+    def _rank(self, info: ConsumerInfo, member: Member) -> ConsumerInfo:
+        """With the ranks where the consumer is now: who has moved since it registered stays where
+        it is when others come."""
+        ranks = self._groups.ranks(member) if self._ranked() else ()
+        if ranks != member.ranks:
+            self._groups.adopt(replace(member, ranks=ranks))
+        return replace(info, ranks=ranks)
 
     def _tell_due(self, now: float) -> None:
         """Of whom was heard since it was told of last."""
@@ -285,6 +302,8 @@ class Registrations:
                 now - age,
                 info.session_ms,
                 self._charged[info.consumer_id],
+                info.weight,
+                info.ranks,
             )
         )
 

@@ -3,9 +3,12 @@
 import asyncio
 import random
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from twin import Broker, run
+
+from barco.cluster.groups.groups import START_LATEST, Member
 
 SLICES = 8
 
@@ -75,8 +78,12 @@ async def test_a_consumer_without_slices_parts_with_what_it_had() -> None:
     """Its polls go to every leader once, though it has nothing to get there."""
     broker = await a_broker()
     await broker.values("a")
-    for name in (f"Z{number}" for number in range(SLICES)):  # Before it, by their names.
-        await broker.register(name, "t")
+    before = broker.supervisor.groups.version
+    for number in range(SLICES):  # Of as many other brokers, whose turn is first.
+        others = Member(f"Z{number}", "g", ("t",), START_LATEST, 100 + number, 0.0)
+        broker.supervisor.groups.adopt(replace(others, origin=number - SLICES))
+    broker.supervisor.publish(before)
+    await broker.settle()
     assert not broker.supervisor.groups.assignment("g")["a"]["t"]
     for slice_ in range(SLICES):
         broker.produce("t", slice_, b"%d" % (100 + slice_))
@@ -158,3 +165,104 @@ def test_nothing_comes_twice_while_all_live(seed: int) -> None:
         assert dict(seen) == {number: 1 for number in range(made)}
 
     check()
+
+
+async def placement(broker: Broker, name: str) -> str:
+    answer = await broker.request("GET", "/v1/consumer/assignment", {"consumerId": name})
+    assert answer.status == 200
+    return str(answer.json["placement"])
+
+
+@run
+async def test_who_wants_to_know_first_loses_nothing_before_it_does() -> None:
+    broker = await a_broker()
+    first = await placement(broker, "a")
+    assert len(await broker.values("a", placement=first)) == SLICES
+    assert await broker.values("a", placement=first) == []  # Nothing is with it any more.
+    await broker.register("b", "t")
+    for slice_ in range(SLICES):
+        broker.produce("t", slice_, b"%d" % (100 + slice_))
+    assert await broker.values("b") == []
+    assert (await broker.commit("a")).status == 204
+    assert await broker.values("b") == [], "it has not heard of it yet"
+    answer = await broker.poll("a", placement=first)
+    second = await placement(broker, "a")
+    assert answer.headers["barco-placement"] == second != first
+    mine = [value for each in answer.json for value in each["values"]]
+    assert len(mine) == SLICES // 2, "of what it holds only what it goes on with"
+    assert await broker.values("b") == []
+    assert await broker.values("a", placement=second) == []
+    theirs = await broker.values("b")
+    assert sorted(mine + theirs) == [100 + slice_ for slice_ in range(SLICES)]
+
+
+@run
+async def test_what_it_was_given_is_committed_before_another_gets_the_slice() -> None:
+    broker = await a_broker()
+    first = await placement(broker, "a")
+    assert len(await broker.values("a", placement=first)) == SLICES
+    await broker.register("b", "t")
+    assert await broker.values("b") == []
+    assert await broker.values("a", placement=first) == []  # Acknowledges, and is told.
+    assert await broker.values("b") == []
+    assert await broker.values("a", placement=await placement(broker, "a")) == []
+    for slice_ in range(SLICES):
+        broker.produce("t", slice_, b"%d" % (100 + slice_))
+    got = sorted(await broker.values("a") + await broker.values("b"))
+    assert got == [100 + slice_ for slice_ in range(SLICES)]
+
+
+@run
+async def test_a_poll_that_waits_is_told_at_once() -> None:
+    broker = await a_broker()
+    first = await placement(broker, "a")
+    await broker.values("a", placement=first)
+    waiting = asyncio.create_task(broker.poll("a", placement=first, waitMs=20_000))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await broker.register("b", "t")
+    answer = await asyncio.wait_for(waiting, 10)
+    assert answer.status == 204
+    assert answer.headers["barco-placement"] == await placement(broker, "a") != first
+
+
+@run
+async def test_a_session_that_ends_frees_what_was_kept_for_it() -> None:
+    broker = await a_broker()
+    await broker.values("a", placement=await placement(broker, "a"))
+    await broker.register("b", "t")
+    assert await broker.values("b") == []
+    await broker.goodbye("a")
+    for slice_ in range(SLICES):
+        broker.produce("t", slice_, b"%d" % (100 + slice_))
+    assert len(await broker.values("b")) == SLICES
+
+
+@run
+async def test_who_has_not_heard_of_it_takes_no_new_slice() -> None:
+    broker = await a_broker()
+    await broker.register("b", "t")
+    first = await placement(broker, "b")
+    await broker.values("a")
+    assert await broker.values("b", placement=first) != []
+    await broker.goodbye("a")
+    for slice_ in range(SLICES):
+        broker.produce("t", slice_, b"%d" % (100 + slice_))
+    assert len(await broker.values("b", placement=first)) == SLICES // 2
+    second = await placement(broker, "b")
+    assert len(await broker.values("b", placement=second)) >= SLICES // 2
+
+
+@run
+async def test_who_reads_nothing_any_more_of_a_leader_parts_with_it_once_it_knows() -> None:
+    broker = await a_broker(workers=2)
+    first = await placement(broker, "a")
+    assert len(await broker.values("a", placement=first)) == SLICES
+    assert await broker.values("a", placement=first) == []
+    await broker.register("b", "t")  # It gets all that the second worker leads.
+    for slice_ in range(SLICES):
+        broker.produce("t", slice_, b"%d" % (100 + slice_))
+    await broker.values("a", worker=0, placement=first)
+    assert await broker.values("b") == []
+    await broker.values("a", worker=0, placement=await placement(broker, "a"))
+    assert len(await broker.values("b")) == SLICES // 2

@@ -5,6 +5,7 @@ from typing import Any
 
 from barco.workers.http.base.routes import Parameter, Route
 from barco.workers.http.base.status_schema import (
+    ASSIGNMENT,
     FIGURES,
     GROUP,
     GROUPS,
@@ -90,6 +91,7 @@ _KINDS = {
     "topic": {"$ref": "#/components/schemas/Topic"},
     "groups": {"$ref": "#/components/schemas/Groups"},
     "group": {"$ref": "#/components/schemas/Group"},
+    "assignment": {"$ref": "#/components/schemas/Assignment"},
 }
 
 _TAGS = {
@@ -135,6 +137,7 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
                 "Topic": TOPIC,
                 "Groups": GROUPS,
                 "Group": GROUP,
+                "Assignment": ASSIGNMENT,
             },
             "responses": {
                 "Problem": {

@@ -239,9 +239,10 @@ GROUP = object_of(
     group="string",
     members=list_of(
         object_of(
-            "consumerId sessionMs topics slices",
+            "consumerId sessionMs weight topics slices",
             consumerId="string",
             sessionMs="integer",
+            weight="integer",
             topics=list_of({"type": "string"}),
             slices={
                 "type": "object",
@@ -267,4 +268,14 @@ GROUP = object_of(
         )
     ),
     lag=told("integer", "Of all its slices."),
+)
+
+ASSIGNMENT = object_of(
+    "placement slices",
+    placement=told("string", "A name for it: another one when it has changed."),
+    slices={
+        "type": "object",
+        "description": "By topic the numbers of the slices that it is to read.",
+        "additionalProperties": {"type": "array", "items": {"type": "integer"}},
+    },
 )

@@ -10,7 +10,7 @@ from barco.workers.http.base.messages import JSON, Request, media_type
 START_LATEST = "startFromLatest"
 START_EARLIEST = "startFromEarliest"
 
-_REGISTRATION = ("id", "group", "topics", "onNewGroup", "sessionMs")
+_REGISTRATION = ("id", "group", "topics", "onNewGroup", "sessionMs", "weight")
 """The fields of PolarStreams' body, and ours."""
 
 
@@ -24,6 +24,7 @@ def registration(request: Request) -> dict[str, Any]:
         consumer_id, group = given.get("id"), given.get("group", "default")
         topics, policy = given.get("topics"), given.get("onNewGroup", 0)
         session_ms = given.get("sessionMs", limits.CONSUMER_SESSION_MS_DEFAULT)
+        weight = given.get("weight", 1)
         start = {0: START_LATEST, 1: START_EARLIEST}.get(policy) if policy in (0, 1) else policy
     else:
         consumer_id = request.value("consumerId", "consumer_id")
@@ -34,6 +35,7 @@ def registration(request: Request) -> dict[str, Any]:
         most = limits.CONSUMER_SESSION_MS_MAX + 1
         default = limits.CONSUMER_SESSION_MS_DEFAULT
         session_ms = request.number("sessionMs", default=default, most=most)
+        weight = request.number("weight", default=1, most=limits.CONSUMER_WEIGHT_MAX + 1)
     if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
         raise RequestError("The topics are a list of names.")
     if not consumer_id or not topics:
@@ -44,4 +46,4 @@ def registration(request: Request) -> dict[str, Any]:
         raise RequestError(f"onNewGroup is {START_LATEST} or {START_EARLIEST}.")
     topics = list(dict.fromkeys(topics))
     who = {"consumerId": request.user.own(consumer_id), "group": group, "sessionMs": session_ms}
-    return who | {"topics": topics, "start": start}
+    return who | {"topics": topics, "start": start, "weight": weight}

@@ -29,6 +29,7 @@ from barco.workers.http.base.messages import (
     Response,
     check_topic,
     choose,
+    json_response,
     text_response,
 )
 from barco.workers.http.base.needs import allow
@@ -40,6 +41,7 @@ from barco.workers.http.consuming.registration import registration
 from barco.workers.shard.reads import Extent, extent_from_list
 
 DELIVERY = "Barco-Delivery"
+PLACEMENT = "Barco-Placement"
 UNAVAILABLE = "Barco-Unavailable-Slices"
 
 START_SECONDS_MAX = 4.0
@@ -181,6 +183,7 @@ class Consume:
             "frame": frame_bytes(kind, "topic"),
             "delivery": delivery,
             "said": self._said(request, member),
+            "placement": request.value("placement"),
         }
 
         # A client that asks once and closes its side may still read the answer; one that
@@ -218,7 +221,7 @@ class Consume:
             try:
                 response = await self._response(kind, found, delivery, member, undo, last=last)
                 if response is not None:
-                    told = (*response.headers, *reach.owners(member))
+                    told = (*response.headers, *reach.owners(member), *self._placed(args, member))
                     response = replace(response, headers=told)
             finally:
                 context.memory.give_back(found.reserved)
@@ -227,6 +230,13 @@ class Consume:
                 # The client has gone, or gets an error: it must be given these events again.
                 await asyncio.shield(undo())
         return response
+
+    def _placed(self, args: Mapping[str, Any], member: Member) -> list[tuple[str, str]]:
+        """What the consumer is to read by now, if it asks."""
+        if args["placement"] is None:
+            return []
+        now = self._context.membership.get(member.consumer_id) or member
+        return [(PLACEMENT, now.placement)]
 
     async def _poll_until(
         self, member: Member, args: dict[str, Any], reach: Reach, wait_s: float
@@ -239,6 +249,8 @@ class Consume:
             left = deadline - loop.time()
             if found.extents or left <= 0 or found.superseded or found.lost:
                 return found  # What was lost comes with the next answer, which has another name.
+            if args["placement"] not in (None, member.placement):
+                return found
             looked_at_some, woken = bool(woken), set()
             if not looked_at_some:
                 with self._context.membership.waiting(member.consumer_id):
@@ -300,7 +312,8 @@ class Consume:
                     self._lose(worker, found)
                 found.unavailable.update(self._numbers(worker))
                 continue
-            if not answer.get("direct"):  # It has parted with nothing: it is asked again.
+            knows = shares[worker]["placement"] in (None, member.placement)
+            if knows and not answer.get("direct"):  # Else it is asked again, to part with some.
                 member.told.add(worker)
             extents = [extent_from_list(given) for given in answer["extents"]]
             for extent in extents:
@@ -442,6 +455,13 @@ class Consume:
                 slices=sorted(lost),
             )
         return Response(204)
+
+    async def assignment(self, request: Request) -> Response:
+        """What the consumer is to read, and a name for it."""
+        member = await self._member(request)
+        self._context.membership.heard_of(member.consumer_id)
+        slices = {topic: list(numbers) for topic, numbers in sorted(member.assigned.items())}
+        return json_response({"placement": member.placement, "slices": slices})
 
     async def heartbeat(self, request: Request) -> Response:
         """The consumer is alive, whatever it is busy with."""

@@ -49,6 +49,7 @@ class GroupRoutes:
                 {
                     "consumerId": member.consumer_id,
                     "sessionMs": member.session_ms,
+                    "weight": member.weight,
                     "topics": sorted(member.assigned),
                     "slices": {
                         topic: list(indexes) for topic, indexes in sorted(member.assigned.items())

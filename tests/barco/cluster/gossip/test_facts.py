@@ -49,7 +49,12 @@ CONSUMER = ConsumerInfo(
 TOPICS = TopicsInfo(ordinal=1, incarnation=7, counter=2, digest="abcd", count=3)
 
 
-@pytest.mark.parametrize("info", [BROKER, LEADER, CONSUMER, TOPICS])
+RANKED = replace(CONSUMER, weight=limits.CONSUMER_WEIGHT_MAX, ranks=(0, 2**31 - 1))
+
+
+@pytest.mark.parametrize(
+    "info", [BROKER, replace(BROKER, ranked=False), LEADER, CONSUMER, RANKED, TOPICS]
+)
 def test_they_travel(info: Any) -> None:
     fact = info.fact()
     again = Fact.unpack(fact.packed)
@@ -60,8 +65,35 @@ def test_they_travel(info: Any) -> None:
 
 def test_the_largest_registration_fits() -> None:
     topics = tuple(f"{number:0127}" for number in range(limits.TOPICS_PER_CONSUMER_MAX))
-    info = replace(CONSUMER, consumer_id="c" * 128, group="g" * 128, topics=topics)
+    ranks = (2**31 - 1,) * len(topics)
+    info = replace(CONSUMER, consumer_id="c" * 128, group="g" * 128, topics=topics, ranks=ranks)
     assert len(info.fact().packed) < limits.GOSSIP_FACT_BYTES_MAX
+
+
+def test_who_has_no_rank_and_weighs_as_all_do_is_told_of_as_by_earlier_versions() -> None:
+    assert len(CONSUMER.fact().body) == 5 and len(RANKED.fact().body) == 7
+    port = ("consumers_ranked", 1)
+    assert port in BROKER.fact().body[3] and BrokerInfo.of(BROKER.fact()).ports == BROKER.ports
+    assert port not in replace(BROKER, ranked=False).fact().body[3]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"weight": 0},
+        {"weight": limits.CONSUMER_WEIGHT_MAX + 1},
+        {"weight": True},
+        {"ranks": (1,)},
+        {"ranks": (1, 2, 3)},
+        {"ranks": (1, 2**31)},
+        {"ranks": (1, -1)},
+        {"ranks": (1, "2")},
+        {"ranks": 7},
+    ],
+)
+def test_ranks_and_weights_that_cannot_be(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError):
+        replace(RANKED, **wrong).fact()
 
 
 def test_what_is_worse_wins_until_the_broker_itself_denies() -> None:

@@ -1,6 +1,8 @@
 """What workers are told of the cluster: each frame is one that they take."""
 
-from barco.cluster.gossip.facts import BrokerInfo
+from dataclasses import replace
+
+from barco.cluster.gossip.facts import ALIVE, DOWN, BrokerInfo
 from barco.cluster.gossip.topology import ENTRIES_MAX, Topology
 from barco.limits import PROCESSES_MAX
 from barco.protocol import frame
@@ -17,3 +19,17 @@ def test_brokers_with_all_processes_that_they_may_have_fit_into_frames() -> None
         topology.apply(info.fact())
     first, second = topology.frames(0)
     assert frame.encode(first) and len(second["brokers"]) == 1
+
+
+def test_ranks_are_given_once_all_brokers_can_read_of_them_those_that_are_down_too() -> None:
+    topology = Topology()
+    earlier = BrokerInfo(
+        ordinal=1, disk_uuid="a" * 32, session=1, address="h", ports=(), workers=1, version="0",
+        ranked=False, state=DOWN,
+    )  # fmt: skip
+    topology.apply(replace(earlier, ordinal=0, ranked=True, state=ALIVE).fact())
+    assert topology.ranks()
+    topology.apply(earlier.fact())
+    assert not topology.ranks()
+    topology.apply(replace(earlier, ranked=True, incarnation=1).fact())
+    assert topology.ranks()

@@ -1,6 +1,7 @@
 """Some brokers' registrations, which hear one another when a test says so."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from barco import limits
@@ -16,11 +17,21 @@ SLICES = [(token, index) for token in (-100, 0, 100) for index in range(2)]
 class Site:
     """One broker's registrations with the store that its gossip would keep."""
 
-    def __init__(self, ordinal: int) -> None:
+    def __init__(
+        self,
+        ordinal: int,
+        slices: list[tuple[int, int]] = SLICES,
+        ranked: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.unix, self.ordinal = 1_000.0, ordinal
         self.store = Store()
         self.registrations = Registrations(
-            SLICES, ordinal=ordinal, ring=3, counter=10, unix_seconds=lambda: self.unix
+            slices,
+            ordinal=ordinal,
+            ring=3,
+            counter=10,
+            unix_seconds=lambda: self.unix,
+            ranked=ranked,
         )
 
     def request(self, op: str, now: float = 0.0, **args: Any) -> dict[str, Any]:

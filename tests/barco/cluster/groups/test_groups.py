@@ -23,17 +23,42 @@ def test_one_consumer_reads_everything() -> None:
     assert groups.assignment("g") == {"a": {"t": RING_OF_ONE}}
 
 
-def test_slices_go_round_the_sorted_ids_in_token_order() -> None:
+def test_who_joins_takes_of_each_what_it_has_too_much() -> None:
     groups = Groups(RING_OF_THREE)
     for name in ("d", "b", "a", "c"):
         join(groups, name)
     assigned = {name: topics["t"] for name, topics in groups.assignment("g").items()}
     assert assigned == {
-        "a": [(-100, 0), (100, 0)],
-        "b": [(-100, 1), (100, 1)],
-        "c": [(0, 0)],
-        "d": [(0, 1)],
+        "d": [(-100, 0), (-100, 1)],
+        "b": [(100, 0), (100, 1)],
+        "a": [(0, 0)],
+        "c": [(0, 1)],
     }
+
+
+def test_who_registers_again_keeps_its_slices() -> None:
+    groups = Groups(RING_OF_THREE)
+    for name in ("d", "b", "a", "c"):
+        join(groups, name)
+    groups.goodbye("d")
+    before = groups.assignment("g")
+    for name in ("a", "b", "c", "a"):
+        assert join(groups, name) is True
+        assert groups.assignment("g") == before
+
+
+def test_weights_are_a_part_of_a_registration() -> None:
+    groups = Groups(RING_OF_ONE)
+    given = {"consumerId": "a", "group": "g", "topics": ["t"], "start": START_LATEST}
+    groups.request("register", given | {"weight": 3}, 0.0)
+    groups.request("register", given | {"consumerId": "b"}, 0.0)
+    assert [len(each["t"]) for each in groups.assignment("g").values()] == [6, 2]
+    assert groups.view()["groups"]["g"]["a"]["weight"] == 3
+    groups.request("register", given, 0.0)  # It may change its mind.
+    assert [len(each["t"]) for each in groups.assignment("g").values()] == [4, 4]
+    for wrong in (0, limits.CONSUMER_WEIGHT_MAX + 1, "3", 1.5, None, True):
+        with pytest.raises(RequestError):
+            groups.request("register", given | {"weight": wrong}, 0.0)
 
 
 def test_more_consumers_than_slices_idle() -> None:
