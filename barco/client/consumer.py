@@ -29,12 +29,14 @@ from barco.client.enrolment import (
     ConsumerOptions,
     Enrolment,
 )
+from barco.client.handling import Handling, HandlingTerms
 from barco.client.heartbeats import Heartbeats
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.codec import Event
 from barco.client.wire.discovery import Directory
 from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, ConflictError, NotFoundError, NotRegisteredError
+from barco.model.queues import REASON_BYTES_MAX
 
 _log = logging.getLogger("barco.client")
 
@@ -190,11 +192,50 @@ class AsyncConsumer:
             stream = (event.topic, event.token, event.slice)
             if stream not in last or last[stream].offset < event.offset:
                 last[stream] = event
+        if last:
+            await self._insist(lambda member: member.commit_to(last.values()))
+
+    async def reject(
+        self, event: Event, *, reason: str = "", count: int = 1, dead: str = ""
+    ) -> None:
+        """Gives an event up: it goes to `dead`, else to TOPIC.dead, and all up to it in its slice
+        is committed, durably and in one step. count: how often it was tried. ConflictError as of
+        `commit`."""
+        self._beats.called()
+        more: dict[str, Any] = {"count": count} | ({"dead": dead} if dead else {})
+        if reason:
+            more["reason"] = reason.encode()[:REASON_BYTES_MAX].decode("utf-8", "ignore")
+        await self._insist(lambda member: member.reject(event, more))
+
+    async def handle(
+        self, handler: Callable[[Event], Awaitable[object]], **terms: Unpack[HandlingTerms]
+    ) -> None:
+        """Calls the handler with each event, for ever. An exception of it is a failed try: after
+        `max_deliveries` tries the event is a dead letter (0, which is the default: it is tried for
+        ever), and those behind it go on. Between tries it waits `retry_seconds` (else 0.1 s), each
+        time twice as long, a minute at most. dead: else TOPIC.dead."""
+        handling = Handling(**terms)
+        async for event in self:
+            failed = 0
+            while True:
+                self._beats.called()
+                try:
+                    await handler(event)
+                    break
+                except Exception as error:  # noqa: BLE001 - whatever it is, the event failed.
+                    failed += 1
+                    if handling.is_over(failed, error):
+                        await _unless_lost(self.reject(event, **handling.verdict(failed, error)))
+                        break
+                await asyncio.sleep(handling.pause(failed))
+
+    async def _insist(self, ask: Callable[[Enrolment], Awaitable[None]]) -> None:
+        """At any broker, until a deadline."""
         deadline = time.monotonic() + self.options.request_timeout_s
         pause = PAUSE_FIRST_S
-        while last:
+        while True:
             try:
-                return await self._anywhere(lambda member: member.commit_to(last.values()))
+                return await self._anywhere(ask)
             except BarcoError as error:
                 if not error.retryable or time.monotonic() + pause >= deadline:
                     raise
@@ -310,6 +351,14 @@ class AsyncConsumer:
                 pause = min(2 * pause, PAUSE_MAX_S)
 
 
+async def _unless_lost(call: Awaitable[None]) -> None:
+    """An event whose slice has gone to another consumer is that one's."""
+    try:
+        await call
+    except ConflictError as error:
+        _log.warning("an event that failed is with others now: %s", error)
+
+
 def _warn(group: str, results: Sequence[BaseException | None]) -> None:
     """Trouble at the end is no reason to fail: the group forgets a silent consumer by itself."""
     for result in results:
@@ -358,6 +407,31 @@ class Consumer:
     def commit_to(self, *events: Event) -> None:
         """Commits durably all up to these events, each in its slice."""
         self._thread.run(self._consumer.commit_to(*events))
+
+    def reject(self, event: Event, *, reason: str = "", count: int = 1, dead: str = "") -> None:
+        """Gives an event up: it is a dead letter, and all up to it is committed, in one step. See
+        `AsyncConsumer.reject`."""
+        self._thread.run(self._consumer.reject(event, reason=reason, count=count, dead=dead))
+
+    def handle(self, handler: Callable[[Event], object], **terms: Unpack[HandlingTerms]) -> None:
+        """Calls the handler with each event, for ever, in this thread: see
+        `AsyncConsumer.handle`."""
+        handling = Handling(**terms)
+        for event in self:
+            failed = 0
+            while True:
+                self._consumer._beats.called()
+                try:
+                    handler(event)
+                    break
+                except Exception as error:  # noqa: BLE001 - whatever it is, the event failed.
+                    failed += 1
+                    if handling.is_over(failed, error):
+                        verdict = handling.verdict(failed, error)
+                        call = self._consumer.reject(event, **verdict)
+                        self._thread.run(_unless_lost(call))
+                        break
+                time.sleep(handling.pause(failed))
 
     def close(self, *, commit: bool = True) -> None:
         """Leaves the group. What was taken is committed, unless `commit` is False. Idempotent."""

@@ -21,7 +21,7 @@
 #include "broker/slots.h"
 
 #define REFUSED_PER_TURN 16 /* requests of one connection; then others have their turn */
-#define CONTROL_BODY_MAX (1u << 20) /* PUT and PATCH: whole sets of positions */
+#define CONTROL_BODY_MAX (1u << 20) /* PUT, PATCH, and lists of events or positions */
 #define CONTROL_ASK_BODY_MAX (16u << 10) /* everything else: these may wait long with their body */
 #define CONTROL_MEMORY_MAX (32u << 20)   /* such bodies, of all connections; over it 503 */
 #define DISCARD_BODY_MAX (256u << 10) /* a refused body this small is read over, else we close */
@@ -211,28 +211,35 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
     note_wary(client);
 }
 
+static bool ends_with(const struct http1_request *head, const char *end)
+{
+    size_t len = strlen(end);
+    return head->path.len > len && memcmp(head->path.p + head->path.len - len, end, len) == 0;
+}
+
 /* PUT /v1/writes/.../staged: events that wait for a commit, as large as a produce may be. */
 static bool is_stage_path(const struct http1_request *head)
 {
-    static const char prefix[] = "/v1/writes/", suffix[] = "/staged";
-    const char *p = head->path.p;
-    uint32_t len = head->path.len;
-    return head->method == HTTP1_PUT && len > sizeof prefix + sizeof suffix &&
-           memcmp(p, prefix, sizeof prefix - 1) == 0 &&
-           memcmp(p + len - (sizeof suffix - 1), suffix, sizeof suffix - 1) == 0;
+    return head->method == HTTP1_PUT && head->path.len > sizeof "/v1/writes//staged" &&
+           memcmp(head->path.p, "/v1/writes/", 11) == 0 && ends_with(head, "/staged");
+}
+
+/* PUT and PATCH, and lists of events: none of these calls waits for long with its body. */
+static bool is_large(const struct http1_request *head)
+{
+    return head->method == HTTP1_PUT || head->method == HTTP1_PATCH || ends_with(head, "ack") ||
+           ends_with(head, "/extend") || ends_with(head, "/commit") || ends_with(head, "/reject");
 }
 
 static bool keep_head(struct conn *conn, const struct http1_request *head, const uint8_t *bytes,
                       size_t len)
 {
     struct request *request = &client_of(conn)->request;
-    assert(request->head == NULL);
-    assert(len > 0 && len <= UINT32_MAX);
-    bool replaces = head->method == HTTP1_PUT || head->method == HTTP1_PATCH;
+    assert(request->head == NULL && len > 0 && len <= UINT32_MAX);
     request->control = true;
-    request->body_max = replaces ? CONTROL_BODY_MAX : CONTROL_ASK_BODY_MAX;
-    if (is_stage_path(head))
-        request->body_max = conn_reactor(conn)->options.request_bytes_max;
+    request->body_max = is_stage_path(head) ? conn_reactor(conn)->options.request_bytes_max
+                        : is_large(head)    ? CONTROL_BODY_MAX
+                                            : CONTROL_ASK_BODY_MAX;
     request->head = malloc(len);
     if (request->head == NULL)
         return false;

@@ -37,6 +37,7 @@ from barco.workers.http.base.waiting import LeaderWait
 from barco.workers.http.consuming.positions import PositionCommits
 from barco.workers.http.consuming.reach import Reach
 from barco.workers.http.consuming.registration import registration
+from barco.workers.http.consuming.rejects import Graveyard, Rejects
 from barco.workers.shard.reads import Extent, extent_from_list
 
 DELIVERY = "Barco-Delivery"
@@ -85,9 +86,10 @@ class Pass:
 class Consume:
     """Handlers of /v1/consumer."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, graveyard: Graveyard) -> None:
         self._context = context
         self._positions = PositionCommits(context)
+        self._rejects = Rejects(context, self._positions, graveyard)
         context.service.consumption.ask_written = self._ask_written
 
     # --- Registration ---------------------------------------------------------------------------
@@ -442,6 +444,12 @@ class Consume:
                 slices=sorted(lost),
             )
         return Response(204)
+
+    async def reject(self, request: Request) -> Response:
+        """Give events up that can not be processed."""
+        member = await self._member(request)
+        self._context.membership.heard_of(member.consumer_id)
+        return await self._rejects.reject(request, member)
 
     async def heartbeat(self, request: Request) -> Response:
         """The consumer is alive, whatever it is busy with."""
