@@ -79,6 +79,41 @@ ROWS = (
     Row("redis", "redis XADD, appendfsync always, 50 x 16: events/s", "x", 3, False, 2),
     Row("longpoll-p50", "produce until a waiting long poll has it, p50", "ms", 2, True, 2),
     Row("longpoll-p99", "… p99", "ms", 10, True, 2),
+    Row(
+        "queue",
+        "queue: lease and ack of 100 1 KiB events against polls of as many",
+        "x",
+        0.4,
+        False,
+        2,
+    ),
+    Row("queue-single", "… leases of one event: server CPU", "µs/lease", 60, True, 1),
+    Row(
+        "queue-redis",
+        "… against Redis streams' groups, appendfsync always, events/s/core",
+        "x",
+        2,
+        False,
+        2,
+    ),
+    Row(
+        "queue-nats",
+        "… against a NATS JetStream work queue, sync always, events/s/core",
+        "x",
+        2,
+        False,
+        2,
+    ),
+    Row(
+        "ring-polls",
+        "three brokers, polls through one against of each: events/s/core",
+        "x",
+        0.7,
+        False,
+        2,
+    ),
+    Row("ring-poll-p50", "… produce until a consumer that waits has it, p50", "ms", 3, True, 2),
+    Row("ring-poll-p99", "… p99", "ms", 15, True, 2),
     Row("read-memory", "reading back stored chunks from memory", "GB/s/core", 2, False, 2),
     Row("read-disk", "… from disk against fio on the same file", "x", 0.7, False, 2),
     Row("spark-json-100", "Spark, all columns, 100 B: against spark.read.json", "x", 1.2, False, 2),
@@ -163,6 +198,10 @@ class Lab:
     def record(self, row: str, values: Sequence[float], note: str = "", **details: Any) -> None:
         """The figures of a row, one a round, in its unit."""
         self.results[row] = Result(BY_ID[row].id, list(values), note, details=details)
+
+    def missing(self, row: str, why: str) -> None:
+        """What a row is measured against is not here."""
+        self.results[row] = Result(BY_ID[row].id, missing=why)
 
     @contextlib.contextmanager
     def question(self, *rows: str) -> Iterator[None]:

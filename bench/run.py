@@ -45,6 +45,7 @@ def main() -> int:
         "SPARK_SCALE": 0.1 if args.quick else None,
         "PRESSURE_SECONDS": 5 if args.quick else None,
         "GENERATIONS": 500 if args.quick else None,
+        "QUEUE_EVENTS": 6_000 if args.quick else None,
         "PAGE": 1 if args.page else None,
     }
     for name, value in values.items():

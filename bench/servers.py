@@ -262,6 +262,35 @@ def redis() -> Iterator[Peer]:
             machine.stop(process)
 
 
+NATS_CONF = """\
+host: 127.0.0.1
+port: {port}
+max_payload: 8MB
+jetstream {{ store_dir: "{directory}", sync_interval: always }}
+"""
+
+
+@contextlib.contextmanager
+def nats() -> Iterator[Peer]:
+    """nats-server with JetStream on disk, which syncs before it answers. $BARCO_BENCH_NATS, or
+    `nats-server` on the path."""
+    program = os.environ.get("BARCO_BENCH_NATS") or machine.tool("nats-server")
+    with scratch_dir("nats") as directory:
+        port = machine.free_port()
+        config = directory / "nats.conf"
+        config.write_text(NATS_CONF.format(port=port, directory=directory / "store"))
+        with (directory / "nats.log").open("wb") as log:
+            process = start_tied(
+                [program, "-c", str(config)], stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            machine.wait_until(lambda: machine.listens(port), 10, "nats-server")
+            machine.pin(process.pid, SERVER_CORE)
+            yield Peer(process, port, [process.pid])
+        finally:
+            machine.stop(process)
+
+
 @contextlib.contextmanager
 def sink() -> Iterator[Peer]:
     """bench/sink: reads requests of one size and answers 204; the generator's own ceiling."""

@@ -28,8 +28,8 @@ class Socket:
     """A keep-alive connection with as little of Python around each request as will do: http.client
     takes a fifth of what is measured here for itself."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self._socket = socket.create_connection((host, port), timeout=30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def call(self, request: bytes) -> tuple[int, bytes, float]:

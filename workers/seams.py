@@ -4,7 +4,7 @@ Everything above these protocols runs unchanged on the real reactor and on the i
 the tests.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from barco._native import Lent
@@ -203,9 +203,15 @@ class SiblingsLike(Protocol):
     """The operations of all workers of this broker, this one included."""
 
     async def call(
-        self, worker: int, op: str, args: Mapping[str, Any], timeout: float = 5.0
+        self,
+        worker: int,
+        op: str,
+        args: Mapping[str, Any],
+        timeout: float = 5.0,
+        late: Callable[[Any], None] | None = None,
     ) -> Any:
-        """The result of one operation of one worker, or a BarcoError."""
+        """The result of one operation of one worker, or a BarcoError; `late` is told of one that
+        comes too late."""
 
     async def broadcast(
         self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float = 5.0

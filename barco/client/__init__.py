@@ -2,8 +2,9 @@
 
 from barco.client.admin import Admin, AsyncAdmin
 from barco.client.base.settings import TopicSlice
-from barco.client.consumer import AsyncConsumer, Consumer
-from barco.client.enrolment import ConsumerOptions
+from barco.client.consuming.blocking import Consumer
+from barco.client.consuming.consumer import AsyncConsumer
+from barco.client.consuming.enrolment import ConsumerOptions
 from barco.client.outputs import Output
 from barco.client.pipeline import AsyncPipeline, Pipeline, PipelineOptions
 from barco.client.piping import PipelineError, PipelineFencedError, PipelineProgress

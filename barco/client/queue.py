@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 from barco.client.base.errors import BadAnswerError, ClosedError, response_error
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
-from barco.client.enrolment import ANSWER_GRACE_S, CHUNKS_TYPE, PAUSE_FIRST_S, PAUSE_MAX_S
+from barco.client.consuming.enrolment import ANSWER_GRACE_S, CHUNKS_TYPE, PAUSE_FIRST_S, PAUSE_MAX_S
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.codec import Event, decode_chunks
 from barco.client.wire.discovery import Directory
@@ -25,7 +25,7 @@ from barco.client.wire.http1 import Request, Response
 from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, ConflictError, OutcomeUnknownError, RequestError
 from barco.model.placement import Placement
-from barco.model.queues import LEASED_DEFAULT, Leased, parse_leases
+from barco.model.queues import LEASED_DEFAULT, NAMED_RUNS_MAX, Leased, parse_leases
 from barco.types import Token
 
 WAIT_S_MAX = 30.0
@@ -277,18 +277,22 @@ class AsyncQueue:
         names = [job.id for job in jobs]
         if not names:
             return
-        body = json.dumps({"events": names, **(more or {})}).encode()
         headers = (("Content-Type", "application/json"),)
-        try:
-            await self._insist(Request("POST", self._target(what, {}), headers, body))
-        except ConflictError:  # All else is changed; whose time was over is not ours any more.
+        lost: ConflictError | None = None
+        for at in range(0, len(names), NAMED_RUNS_MAX):
+            some = names[at : at + NAMED_RUNS_MAX]
+            body = json.dumps({"events": some, **(more or {})}).encode()
+            try:
+                await self._insist(Request("POST", self._target(what, {}), headers, body))
+            except ConflictError as error:  # All else is changed; these are not ours any more.
+                if lost is not None:
+                    error.fields["events"] = [*_events(lost), *_events(error)]
+                lost = error
             if not keep:
-                for name in names:
+                for name in some:
                     self._mine.pop(name, None)
-            raise
-        if not keep:
-            for name in names:
-                self._mine.pop(name, None)
+        if lost is not None:
+            raise lost
 
     async def _insist(self, request: Request) -> Response:
         """At another broker while one is busy or away, until a deadline."""
@@ -314,6 +318,12 @@ class AsyncQueue:
             what = request.target.partition("?")[0].rpartition("/")[2]
             raise response_error(answer.status, answer.headers, answer.body, what)
         return answer
+
+
+def _events(error: ConflictError) -> list[str]:
+    """Those whose time was over."""
+    named = error.fields.get("events")
+    return named if isinstance(named, list) else []
 
 
 class Queue:

@@ -16,7 +16,7 @@ from barco.client.base.errors import BadAnswerError
 from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.base.settings import ReaderSettings, Start, parted
-from barco.client.enrolment import CHUNKS_TYPE
+from barco.client.consuming.enrolment import CHUNKS_TYPE
 from barco.client.slice_reads import SliceReads
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.batching import SliceKey

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from barco.client.base.errors import BadAnswerError, response_error
-from barco.client.enrolment import ANSWER_GRACE_S, PAUSE_FIRST_S, PAUSE_MAX_S
+from barco.client.consuming.enrolment import ANSWER_GRACE_S, PAUSE_FIRST_S, PAUSE_MAX_S
 from barco.client.wire.batching import SliceKey
 from barco.client.wire.http1 import Request, Response
 from barco.client.wire.transport import Pool

@@ -16,7 +16,7 @@ from barco import _native
 from barco.arrow.decode import Decoder, Origin, Projection
 from barco.client.admin import AsyncAdmin
 from barco.client.base.errors import BadAnswerError
-from barco.client.enrolment import CHUNKS_TYPE
+from barco.client.consuming.enrolment import CHUNKS_TYPE
 from barco.client.slice_reads import SliceReads
 from barco.client.wire.access import Access
 from barco.client.wire.codec import parse_skips

@@ -22,7 +22,7 @@
 #include "broker/slots.h"
 
 #define REFUSED_PER_TURN 16 /* requests of one connection; then others have their turn */
-#define CONTROL_BODY_MAX (1u << 20) /* PUT and PATCH: whole sets of positions */
+#define CONTROL_BODY_MAX (1u << 20) /* PUT, PATCH, and lists of events or positions */
 #define CONTROL_ASK_BODY_MAX (16u << 10) /* everything else: these may wait long with their body */
 #define CONTROL_MEMORY_MAX (32u << 20)   /* such bodies, of all connections; over it 503 */
 #define DISCARD_BODY_MAX (256u << 10) /* a refused body this small is read over, else we close */
@@ -201,17 +201,29 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
     note_wary(client);
 }
 
+static bool ends_with(const struct http1_request *head, const char *end)
+{
+    size_t len = strlen(end);
+    return head->path.len > len && memcmp(head->path.p + head->path.len - len, end, len) == 0;
+}
+
+/* PUT and PATCH, and lists of events: none of these calls waits for long with its body. */
+static bool is_large(const struct http1_request *head)
+{
+    return head->method == HTTP1_PUT || head->method == HTTP1_PATCH || ends_with(head, "ack") ||
+           ends_with(head, "/extend") || ends_with(head, "/commit") || ends_with(head, "/reject");
+}
+
 static bool keep_head(struct conn *conn, const struct http1_request *head, const uint8_t *bytes,
                       size_t len)
 {
     struct request *request = &client_of(conn)->request;
-    assert(request->head == NULL);
-    assert(len > 0 && len <= UINT32_MAX);
-    bool replaces = head->method == HTTP1_PUT || head->method == HTTP1_PATCH;
+    assert(request->head == NULL && len > 0 && len <= UINT32_MAX);
     request->control = true;
-    request->body_max = replaces ? CONTROL_BODY_MAX : CONTROL_ASK_BODY_MAX;
-    if (path_is_stage(head) || path_is_shipped(head))
-        request->body_max = conn_reactor(conn)->options.request_bytes_max;
+    const bool staged = path_is_stage(head) || path_is_shipped(head);
+    request->body_max = staged           ? conn_reactor(conn)->options.request_bytes_max
+                        : is_large(head) ? CONTROL_BODY_MAX
+                                         : CONTROL_ASK_BODY_MAX;
     request->head = malloc(len);
     if (request->head == NULL)
         return false;

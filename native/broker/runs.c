@@ -201,7 +201,8 @@ uint16_t event_run(struct reactor *reactor, const struct produce *produce, uint3
 {
     if (len == 0 && waiter.kind != WAITER_APPEND) /* the broker's own: "this key is no more" */
         return PROBLEM_NO_EVENTS;
-    if (len > reactor->options.event_bytes_max)
+    /* A broker's own state has bounds of its own, whatever clients may send. */
+    if (len > reactor->options.event_bytes_max && waiter.kind != WAITER_APPEND)
         return PROBLEM_EVENT_TOO_LARGE;
     size_t key_len = produce->has_key ? produce->key_len : 0;
     bool staged = body == NULL && len <= STAGING_COPY_MAX;

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from running import Answer, RunningBroker, key_of
@@ -176,6 +176,25 @@ def test_dead_letters(broker: RunningBroker) -> None:
     broker.restart()
     assert every(broker, seconds=1.5) == []
     assert broker.request("GET", "/v1/topics/t.dead").json["events"] == 2
+
+
+def test_acks_all_over_a_window_where_events_are_small(
+    start_broker: Callable[..., RunningBroker],
+) -> None:
+    """What a queue keeps of a slice may be longer than any event that clients may send."""
+    broker = start_broker(workers=1, limits_event_bytes_max=1024)
+    make(broker, maxInFlight=10_000)
+    broker.produce("t", lines(*range(9500)), key=key_of(broker, "t", 0))
+    got: list[dict[str, Any]] = []
+    while some := lease(broker, 1000):
+        got += some
+    assert len(got) == 9500
+    done = [each["id"] for each in got[1::2]]
+    assert tell(broker, "ack", done).status == 204
+    broker.kill()
+    broker.restart()
+    positions = broker.request("GET", "/v1/groups/q").json["positions"]
+    assert sum(each["queue"]["acknowledged"] for each in positions) == len(done)
 
 
 def test_refusals(broker: RunningBroker) -> None:

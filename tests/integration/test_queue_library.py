@@ -81,6 +81,41 @@ def test_what_a_queue_has_goes_to_others_when_it_is_closed(broker: RunningBroker
         assert other.lease(wait_s=20) and time.monotonic() - began < 15
 
 
+def test_more_than_can_be_named_at_once_is_given_back(broker: RunningBroker) -> None:
+    endpoint = f"127.0.0.1:{broker.port()}"
+    count = 12_000
+    fill(endpoint, count)
+    with barco.Queue("t", "q", endpoint) as queue:
+        queue.make(max_in_flight=10_000, lease_seconds=600)
+        had = 0
+        while jobs := [each for _ in range(2) for each in queue.lease(1000)]:
+            had += len(jobs)
+        assert had == count
+    seen = 0
+    with barco.Queue("t", "q", endpoint) as other:
+        while jobs := [each for _ in range(2) for each in other.lease(1000)]:
+            assert {each.deliveries for each in jobs} == {2}
+            seen += len(jobs)
+            other.ack(*jobs)
+    assert seen == count
+
+
+def test_a_resend_goes_to_the_topic_that_was_named(broker: RunningBroker) -> None:
+    endpoint = f"127.0.0.1:{broker.port()}"
+    with barco.Producer(endpoint) as producer:
+        for origin, value in (("t", b"1"), ("secret", b"2")):
+            headers = [("barco-dead-topic", origin.encode()), ("kept", b"x")]
+            producer.send("t.dead", value, b"key", headers=headers).result(30)
+    told = command(broker, "dead", "resend", "t", "--all", "--json")
+    assert json.loads(told.stdout) == {"sent": 1, "others": 1}
+    with barco.Admin(f"127.0.0.1:{broker.port('discovery')}") as admin:
+        assert [each["topic"] for each in admin.topics()] == ["t", "t.dead"]
+    (event,) = barco.read("t", f"127.0.0.1:{broker.port('discovery')}")
+    assert (event.value, event.key, list(event.headers)) == (b"1", b"key", [("kept", b"x")])
+    other = command(broker, "dead", "resend", "secret", "--all", "--dead", "t.dead")
+    assert other.returncode == 0 and "1 sent" in other.stderr
+
+
 def test_in_a_loop(broker: RunningBroker) -> None:
     endpoint = f"127.0.0.1:{broker.port()}"
     fill(endpoint, 5)

@@ -50,9 +50,28 @@ def test_a_queue_may_not_write_dead_letters_where_its_user_may_not(
         return broker.request("PUT", "/v1/groups/g", query | more, headers=bearer).status
 
     assert put("c-token", dead="graves") == 403
-    assert put("c-token", dead="t.dead") == put("c-token") == 200
+    assert put("c-token", dead="t.dead") == put("c-token") == 403, "it would be made"
+    assert put("both-token") == 403
+    with barco.Admin(endpoint, token=ROOT) as root:
+        root.create_topic("t.dead")
+    assert put("c-token", dead="t.dead") == put("c-token") == put("both-token") == 200
     assert put("both-token", dead="graves") == 200
     assert put("c-token", topic="u") == 403
+
+
+def test_a_topic_of_dead_letters_counts_as_its_makers(broker: RunningBroker) -> None:
+    endpoint = f"127.0.0.1:{broker.port()}"
+    grants = ["consume:*:*", "produce:*", "admin:*"]
+    with barco.Admin(endpoint, token=ROOT) as root:
+        root.set_user("one", token="one-token", grants=grants, topics=1)
+    for topic, status in (("t", 200), ("u", 403), ("t", 200)):
+        query = {"type": "queue", "topic": topic, "maxDeliveries": 3}
+        bearer = {"Authorization": "Bearer one-token"}
+        answer = broker.request("PUT", f"/v1/groups/{topic}", query, headers=bearer)
+        assert answer.status == status, answer
+    with barco.Admin(endpoint, token=ROOT) as root:
+        topics = {each["topic"] for each in root.topics()}
+    assert "t.dead" in topics and "u.dead" not in topics
 
 
 def ask(

@@ -60,6 +60,10 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
         *("/v1/consumer/commit", "consumerId=c", None),
         {"consumes", "elsewhere"},
     ),
+    ("POST", "/v1/consumer/reject"): (
+        *("/v1/consumer/reject", "consumerId=c", {"events": []}),
+        {"consumes", "elsewhere"},
+    ),
     ("POST", "/v1/consumer/heartbeat"): (
         *("/v1/consumer/heartbeat", "consumerId=c", None),
         {"consumes", "elsewhere"},

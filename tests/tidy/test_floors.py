@@ -25,7 +25,7 @@ FLOORS = (
     "barco.cluster.logs",
     *("barco.cluster.ring", "barco.cluster.gossip", "barco.cluster.groups"),
     # The library, and Spark upon it.
-    *("barco.client.base", "barco.client.wire", "barco.client", "barco"),
+    *("barco.client.base", "barco.client.wire", "barco.client.consuming", "barco.client", "barco"),
     # Tables of events.
     *("barco.arrow", "barco.tables"),
     *("barco.spark.base", "barco.spark.write", "barco.spark.read", "barco.spark"),

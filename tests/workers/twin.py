@@ -293,7 +293,7 @@ class MemorySiblings:
         """Whose answers to which operations come too late: what was asked for is done."""
 
     async def call(
-        self, worker: int, op: str, args: Mapping[str, Any], timeout: float = 5.0
+        self, worker: int, op: str, args: Mapping[str, Any], timeout: float = 5.0, late: Any = None
     ) -> Any:
         service = self.broker.services[worker]
         if service is None:
@@ -301,6 +301,8 @@ class MemorySiblings:
         await asyncio.sleep(0)
         result = await service.operation(op, args)
         if (worker, op) in self.dropped:
+            if late is not None:
+                late(result)
             raise OutcomeUnknownError("A worker did not answer in time.")
         return result
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from barco.errors import BarcoError, NotReadyError
+from barco.errors import BarcoError, BusyError, NotReadyError
 from barco.model.ranges import process_of
 from barco.workers.groups.cursor import GroupCursor, Key
 from barco.workers.groups.offsets import Name, Offsets
@@ -19,6 +19,7 @@ from barco.workers.groups.polls import PollRequest, PollResult, Said, holds
 from barco.workers.groups.views import GroupView, Member
 from barco.workers.seams import ReactorLike
 from barco.workers.shard.appends import Appends, all_stable
+from barco.workers.shard.burial import LastPlace, letters
 from barco.workers.shard.reads import Extent, Reads, Slot
 from barco.workers.shard.waiting import Waiters
 
@@ -369,6 +370,34 @@ class Consumption(Offsets):
         self._waiters.look()
         await all_stable(waiting)
         return sorted(lost)
+
+    async def reject(self, key: Key, last: LastPlace, why: tuple[int, int, str], dead: str) -> bool:
+        """An event (offset, how often it was tried, reason) becomes a dead letter, and all up to it
+        is committed: one step, so neither twice nor lost. False: it is not with this consumer."""
+        offset = why[0]
+
+        def has() -> GroupCursor | None:
+            cursor = self._cursors.get((last.group, last.topic, last.slice))
+            within = cursor is not None and cursor.asked <= offset < cursor.position
+            return cursor if within and cursor is not None and cursor.holder == key else None
+
+        cursor = has()
+        if cursor is not None:
+            found = await letters(self._reads, self._reactor, last, [why])
+            if not found:
+                raise BusyError("The event can not be stored as a dead letter now.")
+            cursor = has()  # It may have been read of the disk.
+        if cursor is not None:
+            batches = [found[0].batch] if found[0].batch is not None else []  # Else it is gone.
+            self._commit(cursor, offset + 1, (dead, batches) if batches else None)
+            self._part(key)
+            self._waiters.look()
+        told = self._cursors.get((last.group, last.topic, last.slice))
+        if told is None or told.asked <= offset:
+            return False
+        if told.pending is not None:  # It may be told again, by anybody.
+            await all_stable([told.pending])
+        return True
 
     async def goodbye(self, key: Key, *, commit: bool, said: Said) -> None:
         """The consumer leaves; its slices are free for the others."""

@@ -10,6 +10,7 @@ from barco.workers.groups.polls import PollRequest, Said, Written
 from barco.workers.groups.views import GroupView, Member
 from barco.workers.seams import ReactorLike
 from barco.workers.shard.appends import Appends
+from barco.workers.shard.burial import LastPlace
 from barco.workers.shard.reads import Reads, extent_to_list
 from barco.workers.shard.waiting import Waiters
 
@@ -58,6 +59,7 @@ class ConsumerDesk:
             "wait": self._wait,
             "commit": self._commit,
             "commit_to": self._commit_to,
+            "reject": self._reject,
             "goodbye": self._goodbye,
             "revoke": self._revoke,
             "written": self._written,
@@ -116,6 +118,20 @@ class ConsumerDesk:
         key = (args["consumer"], args["session"])
         lost = await self.consumption.commit_to(key, args["group"], ends)
         return [[topic, first + index] for topic, index in lost]
+
+    async def _reject(self, args: Args) -> list[list[Any]]:
+        """{"consumer", "session", "group", "events", "dead", "count", "reason"}: of these events
+        [topic, number of the slice, offset] those that are not taken; `dead` by topic."""
+        slices, first, lost = self.consumption.slices, self.first_slice, []
+        if not all(number - first in slices for _, number, _ in args["events"]):
+            raise NotReadyError("This worker does not have the slice (any more).")
+        key = (args["consumer"], args["session"])
+        for topic, number, offset in args["events"]:
+            last = LastPlace(args["group"], topic, number - first, number)
+            why = (offset, args["count"], args["reason"])
+            if not await self.consumption.reject(key, last, why, args["dead"][topic]):
+                lost.append([topic, number])
+        return lost
 
     def _behind(self, args: Args) -> list[list[Any]]:
         """Of these ends of what a consumer received, those that the group has not committed: the

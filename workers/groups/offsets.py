@@ -28,6 +28,9 @@ LOOKED_AT_ONCE = 1_000
 Name = tuple[str, str, int]
 """Of a cursor: (group, topic, slice)."""
 
+Dead = tuple[str, list[tuple[Any, ...]]]
+"""Dead letters that are stored with an offset, or neither: their topic, and checked batches."""
+
 
 class Offsets:
     """All cursors of the slices of one worker, as the log has them."""
@@ -80,12 +83,14 @@ class Offsets:
 
     # --- In the log ---------------------------------------------------------------------------
 
-    def _commit(self, cursor: GroupCursor, offset: int) -> asyncio.Future[int]:
+    def _commit(
+        self, cursor: GroupCursor, offset: int, dead: Dead | None = None
+    ) -> asyncio.Future[int]:
         """Send a group offset to the log. It counts once it is stable, and never goes back."""
         before, cursor.asked = cursor.asked, offset
         revision = cursor.revision
         try:
-            future = self._store(cursor, offset)
+            future = self._store(cursor, offset, dead)
         except BaseException:  # What is on its way is still asked for, and no more than that.
             cursor.asked = cursor.committed if cursor.pending is None else before
             raise
@@ -103,10 +108,16 @@ class Offsets:
         future.add_done_callback(stored)
         return future
 
-    def _store(self, cursor: GroupCursor, offset: int) -> asyncio.Future[int]:
+    def _store(
+        self, cursor: GroupCursor, offset: int, dead: Dead | None = None
+    ) -> asyncio.Future[int]:
         now_us = self._now_us()
         body = cursor.packed(self._epoch, offset, now_us)
-        future = self._appends.start(OFFSETS, cursor.slice, cursor.key, body)
+        if dead is None:
+            future = self._appends.start(OFFSETS, cursor.slice, cursor.key, body)
+        else:
+            mark = (OFFSETS, cursor.key, body)
+            future = self._appends.start_commit(dead[0], cursor.slice, dead[1], mark=mark)
         cursor.pending = future
         cursor.stored_us = now_us
         return future

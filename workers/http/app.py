@@ -97,7 +97,7 @@ class App:
         parts = {
             "status": status,
             "console": Console(self._context, status),
-            "consume": Consume(self._context),
+            "consume": Consume(self._context, topics.graveyard),
             "read": read,
             "listen": self.listen,
             "topics": topics,

@@ -118,6 +118,7 @@ NEEDS = {
     ("POST", "/v1/consumer/register"): Need((CONSUME,), _registered),
     ("POST", "/v1/consumer/poll"): _OF_MEMBER,
     ("POST", "/v1/consumer/commit"): _OF_MEMBER,
+    ("POST", "/v1/consumer/reject"): _OF_MEMBER,
     ("POST", "/v1/consumer/goodbye"): _OF_MEMBER,
     ("GET", "/v1/consumer/assignment"): _OF_MEMBER,
     ("POST", "/v1/consumer/heartbeat"): _OF_MEMBER,

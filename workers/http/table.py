@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
+from barco.model.queues import DELIVERIES_MAX, REASON_BYTES_MAX
 from barco.workers.http.base.render import CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
 from barco.workers.http.consuming.positions import COMMIT_POSITIONS_MAX
+from barco.workers.http.consuming.rejects import REJECTED_MAX
 from barco.workers.http.schemas.table import SCHEMA_ROUTES
 from barco.workers.http.table_console import CONSOLE_ROUTES
 from barco.workers.http.table_events import (
@@ -36,6 +38,50 @@ _DELIVERY = Parameter(
     "Barco-Delivery of the last answer that arrived (empty: none did). What was in a later one is "
     "not committed, and sent again.",
 )
+_PLACE = {
+    "type": "object",
+    "required": ["topic", "slice"],
+    "properties": {
+        "topic": {"type": "string"},
+        "token": {"type": "string", "description": "Of the token range."},
+        "slice": {
+            "type": "integer",
+            "description": "Its index in the token range; without a token, its number in the ring.",
+        },
+        "cursor": {"type": "string"},
+        "offset": {"type": "string", "description": "Of the event."},
+    },
+}
+_REJECTED = {
+    "application/json": {
+        "type": "object",
+        "required": ["events"],
+        "properties": {
+            "events": {
+                "type": "array",
+                "description": "Each by its own cursor, or offset; one of a slice.",
+                "minItems": 1,
+                "maxItems": REJECTED_MAX,
+                "items": _PLACE,
+            },
+            "reason": {
+                "type": "string",
+                "maxLength": REASON_BYTES_MAX,
+                "description": "A header of the dead letter.",
+            },
+            "count": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": DELIVERIES_MAX,
+                "description": "How often it was tried; 1 if not given. A header as well.",
+            },
+            "dead": {
+                "type": "string",
+                "description": "The topic of dead letters; else TOPIC.dead.",
+            },
+        },
+    }
+}
 _POSITIONS = {
     "application/json": {
         "type": "object",
@@ -43,24 +89,10 @@ _POSITIONS = {
         "properties": {
             "positions": {
                 "type": "array",
-                "description": "Of each slice where to go on: a cursor, or an offset.",
+                "description": "Of each slice where to go on: the next event to read.",
                 "minItems": 1,
                 "maxItems": COMMIT_POSITIONS_MAX,
-                "items": {
-                    "type": "object",
-                    "required": ["topic", "slice"],
-                    "properties": {
-                        "topic": {"type": "string"},
-                        "token": {"type": "string", "description": "Of the token range."},
-                        "slice": {
-                            "type": "integer",
-                            "description": "Its index in the token range; without a token, its "
-                            "number in the ring.",
-                        },
-                        "cursor": {"type": "string"},
-                        "offset": {"type": "string", "description": "Of the next event to read."},
-                    },
-                },
+                "items": _PLACE,
             }
         },
     }
@@ -370,6 +402,24 @@ ROUTES = (
         (_CONSUMER,),
         answers={200: "Slices.", 400: "A parameter is wrong.", 409: "Not registered."},
         shape="assignment",
+    ),
+    Route(
+        "POST",
+        "/v1/consumer/reject",
+        "consume.reject",
+        "Give events up that can not be processed: each goes to the dead letters, and all up to it "
+        "is committed, in one step.",
+        "consume",
+        (_CONSUMER,),
+        body=_REJECTED,
+        answers={
+            204: "Done, durably. It can be repeated.",
+            400: "A parameter is wrong, or the body.",
+            403: "The topic of dead letters is made, or is another one, by who may produce there.",
+            409: "Not registered; or of these slices nothing is done, but of all others: they have "
+            "moved, or the event was not delivered.",
+            503: "A worker is restarting, or has no room; nothing is changed.",
+        },
     ),
     Route(
         "POST",

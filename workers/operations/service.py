@@ -45,7 +45,7 @@ Args = Mapping[str, Any]
 
 LEADERS_ONLY = frozenset(
     ("poll", "commit", "goodbye", "revoke", "start_group", "groups", "positions", "seek", "forget")
-    + ("topic_apply", "commit_to", "lags")
+    + ("topic_apply", "commit_to", "reject", "lags")
 )
 """Operations on what only the leader has, or that write to the log."""
 Sealed = Callable[[], dict[str, Any] | None]
@@ -62,7 +62,7 @@ UNOPENED = ("ping", "standing", "stats", "leaders", "written")
 """Answered before the shard is recovered."""
 
 OF_ONE_SLICE = frozenset(("read", "wait"))
-CONSUMING = ("poll", "commit", "commit_to", "goodbye")
+CONSUMING = ("poll", "commit", "commit_to", "reject", "goodbye")
 READING = ("read", "plan")
 
 

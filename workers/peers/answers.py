@@ -5,10 +5,11 @@ Who asks and does not read gets no more than its own part; what others ask has r
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from barco import limits
+from barco.errors import ProtocolError
 from barco.types import KiB, MiB
 
 ANSWER_BYTES = 64 * KiB
@@ -150,3 +151,41 @@ class Room:
                 break
         left.extend(self._waiting)
         self._waiting = left
+
+
+class AskedMemory:
+    """Memory of what one other broker asks: of its frames that come in, and of its requests under
+    way. Over it nothing more is read of that broker; what others have is theirs."""
+
+    def __init__(self, ordinal: int, bytes_max: int, leaves: Room, others: Room) -> None:
+        """leaves, others: where its answers have room, if no other process is asked for them and
+        else."""
+        self.ordinal = ordinal
+        self._leaves, self._others = leaves, others
+        self._bytes_max = bytes_max
+        self._held = 0
+        self._waiting: list[Callable[[], None]] = []
+
+    def room(self, op: str) -> Room:
+        """For the answer to this."""
+        return self._leaves if op in ENDS_HERE else self._others
+
+    def may_take(self, size: int) -> bool:
+        """Whether there is so much; one of any size has room where nothing else is."""
+        return self._held == 0 or self._held + size <= self._bytes_max
+
+    def take(self, size: int) -> None:
+        """Whether there is so much or not, up to twice the bound, then ProtocolError."""
+        if self._held + size > 2 * self._bytes_max:
+            raise ProtocolError("a broker asks for too much at once")
+        self._held += size
+
+    def give_back(self, size: int) -> None:
+        """All who wait look again."""
+        self._held -= size
+        while self._waiting:
+            asyncio.get_running_loop().call_soon(self._waiting.pop())
+
+    def wait(self, go_on: Callable[[], None]) -> None:
+        """It goes on when others have given something back."""
+        self._waiting.append(go_on)

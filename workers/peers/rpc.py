@@ -26,16 +26,20 @@ from barco.log import Seldom
 from barco.model.ranges import process_of
 from barco.mutual import give
 from barco.protocol.link import Hello
-from barco.workers.peers.answers import ENDS_HERE, WAITS_ONLY, Room, weight
+from barco.workers.peers.answers import WAITS_ONLY, AskedMemory, Room, weight
 from barco.workers.peers.callers import CALLER, Callers
 from barco.workers.peers.links import End
 from barco.workers.peers.rpc_frames import FRAME_BYTES_A_SECOND, Frames
 
 Operation = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+Late = Callable[[Any], None]
 
 CONNECT_TIMEOUT_S = 1.0
 REQUESTS_MAX = 32_768
 """Operations of one sibling under way; most of them are long polls, which only wait."""
+
+LATE_MAX = 1_024
+"""Answers of one sibling that nobody waits for, and somebody wants to hear of."""
 
 HOME_ONLY = frozenset(("leaders",))
 """Operations that workers of other brokers may not call: what this broker's own processes hold they
@@ -70,7 +74,7 @@ class RpcServer:
         self._server: asyncio.Server | None = None
         self._connections: set[_Answering] = set()
         self._callers = Callers[_Answering]()
-        self._shares: dict[int, _Share] = {}
+        self._shares: dict[int, AskedMemory] = {}
         self._rooms = Room(2 * bytes_max), Room(2 * bytes_max)
         """For answers that ask no other process, and for all others."""
         self._adopting: set[asyncio.Task[Any]] = set()
@@ -95,7 +99,7 @@ class RpcServer:
     def _accept(self, caller: tuple[int, int] | None = None) -> "_Answering":
         operation, share = self._operation, None
         if caller is not None:
-            made = _Share(caller[0], self._bytes_max * 3 // 2, *self._rooms)
+            made = AskedMemory(caller[0], self._bytes_max * 3 // 2, *self._rooms)
             share = self._shares.setdefault(caller[0], made)
             operation = functools.partial(self._from_afar, caller[0])
         connection = _Answering(operation, self._bytes_max, self._gone, share)
@@ -126,44 +130,6 @@ class RpcServer:
         await asyncio.gather(*running, return_exceptions=True)
 
 
-class _Share:
-    """Memory of what one other broker asks: of its frames that come in, and of its requests under
-    way. Over it nothing more is read of that broker; what others have is theirs."""
-
-    def __init__(self, ordinal: int, bytes_max: int, leaves: Room, others: Room) -> None:
-        """leaves, others: where its answers have room, if no other process is asked for them and
-        else."""
-        self.ordinal = ordinal
-        self._leaves, self._others = leaves, others
-        self._bytes_max = bytes_max
-        self._held = 0
-        self._waiting: list[_Answering] = []
-
-    def room(self, op: str) -> Room:
-        """For the answer to this."""
-        return self._leaves if op in ENDS_HERE else self._others
-
-    def may_take(self, size: int) -> bool:
-        """Whether there is so much; one of any size has room where nothing else is."""
-        return self._held == 0 or self._held + size <= self._bytes_max
-
-    def take(self, size: int) -> None:
-        """Whether there is so much or not, up to twice the bound, then ProtocolError."""
-        if self._held + size > 2 * self._bytes_max:
-            raise ProtocolError("a broker asks for too much at once")
-        self._held += size
-
-    def give_back(self, size: int) -> None:
-        """All who wait look again."""
-        self._held -= size
-        while self._waiting:
-            asyncio.get_running_loop().call_soon(self._waiting.pop().go_on)
-
-    def wait(self, connection: "_Answering") -> None:
-        """It goes on when others have given something back."""
-        self._waiting.append(connection)
-
-
 class _Answering(Frames):
     """A sibling's connection, and what it has asked for."""
 
@@ -172,7 +138,7 @@ class _Answering(Frames):
         operation: Operation,
         bytes_max: int,
         gone: "Callable[[_Answering], None]",
-        share: _Share | None,
+        share: AskedMemory | None,
     ) -> None:
         """share: of memory, for who asks from another broker."""
         super().__init__(bytes_max, ASKED_OBJECTS_MAX)
@@ -201,7 +167,7 @@ class _Answering(Frames):
         if self._share is None:
             return True
         if not self._share.may_take(size):
-            self._share.wait(self)
+            self._share.wait(self.go_on)
             return False
         self._begun = size
         self._share.take(size)
@@ -303,6 +269,7 @@ class _Calling(Frames):
     def __init__(self, bytes_max: int) -> None:
         super().__init__(bytes_max)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._late: dict[int, Late] = {}
         self._last = 0
 
     def start(self, op: str, args: Mapping[str, Any]) -> "_Call":
@@ -313,13 +280,24 @@ class _Calling(Frames):
         self.send({"id": self._last, "op": op, "args": args})
         return _Call(self, self._last, future)
 
-    def end(self, number: int) -> None:
-        """Nobody waits for this answer any more."""
+    def end(self, number: int, late: Late | None = None) -> None:
+        """Nobody waits for this answer any more; `late` is told what it is if it comes."""
         future = self._waiting.pop(number, None)
-        if future is not None and (not future.done() or future.cancelled()):
-            self.send({"id": number, "cancel": True})
+        if future is None:
+            return
+        if future.done() and not future.cancelled():
+            if late is not None and future.exception() is None:
+                late(future.result())
+            return
+        self.send({"id": number, "cancel": True})
+        if late is not None:  # It may have been answered before that is heard.
+            self._late[number] = late
+            if len(self._late) > LATE_MAX:
+                del self._late[next(iter(self._late))]
 
     def received(self, message: dict[str, Any], size: int) -> None:
+        if (late := self._late.pop(message["id"], None)) is not None and message.get("ok"):
+            late(message.get("result"))
         future = self._waiting.get(message["id"])
         if future is None or future.done():
             return
@@ -329,6 +307,7 @@ class _Calling(Frames):
             future.set_exception(unpack_error(message.get("error") or {}))
 
     def lost(self) -> None:
+        self._late.clear()
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(OutcomeUnknownError("The worker went away."))
@@ -343,15 +322,17 @@ class _Call:
         self._number = number
         self._future = future
 
-    async def result(self, timeout: float) -> Any:
-        """What was answered, or a BarcoError."""
+    async def result(self, timeout: float, late: Late | None = None) -> Any:
+        """What was answered, or a BarcoError. late: told what comes when nobody waits any more."""
         try:
             async with asyncio.timeout(timeout):
-                return await self._future
+                answer = await self._future
+            late = None
+            return answer
         except TimeoutError:
             raise OutcomeUnknownError("A worker did not answer in time.") from None
         finally:
-            self.drop()
+            self._connection.end(self._number, late)
 
     def drop(self) -> None:
         """Cancel it there if it is not answered."""
@@ -383,13 +364,19 @@ class Siblings:
         self._locks: dict[int, asyncio.Lock] = {}
 
     async def call(
-        self, worker: int, op: str, args: Mapping[str, Any], timeout: float = 5.0
+        self,
+        worker: int,
+        op: str,
+        args: Mapping[str, Any],
+        timeout: float = 5.0,
+        late: Late | None = None,
     ) -> Any:
-        """The result of one operation. NotReadyError: it was never asked (not written)."""
+        """The result of one operation. NotReadyError: it was never asked (not written). late: told
+        of a result that comes too late, or to who was cancelled."""
         if worker == self._worker:
             return await self._operation(op, args)
         connection = await self._connect(worker)
-        return await connection.start(op, args).result(timeout)
+        return await connection.start(op, args).result(timeout, late)
 
     def reached(self, worker: int) -> bool:
         """Whether there is a connection to it."""
@@ -458,7 +445,11 @@ class Siblings:
         """Who answered with a true value first; the other calls are cancelled. Empty: none did."""
         if len(args) == 1:
             ((worker, only),) = args.items()
-            answer = await self._caught(self.call(worker, op, only, timeout + 5.0))
+            try:
+                async with asyncio.timeout(timeout):  # One that hangs is not waited for.
+                    answer = await self._caught(self.call(worker, op, only, timeout + 5.0))
+            except TimeoutError:
+                return set()
             return {worker} if answer is True else set()
         tasks = {
             asyncio.create_task(self._caught(self.call(worker, op, given, timeout + 5.0))): worker

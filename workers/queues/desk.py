@@ -57,9 +57,13 @@ class QueueDesk:
             raise NotReadyError("The shard's leader has not heard of its followers for a while.")
 
     async def _set(self, args: Args) -> None:
-        """{"group", "topics", "settings", "start", "user"?, "most"?}; settings by topic."""
+        """{"group", "topics", "start", "user"?, "most"?, "look"?}: settings by topic. look: whether
+        it can be; nothing is changed."""
         user, most = args.get("user", ""), args.get("most", 0)
         self._queues.check_owner(args["group"], user, most)
+        self._queues.check_new(args["group"], args["topics"])
+        if args.get("look"):
+            return
         for topic, packed in args["topics"].items():
             settings = QueueSettings.read(packed)
             await self._queues.make(args["group"], [topic], settings, args["start"], user)

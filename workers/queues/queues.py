@@ -22,12 +22,12 @@ from barco.errors import (
 from barco.model.queues import Leased, QueueSettings
 from barco.workers.groups.consumption import Consumption
 from barco.workers.groups.cursor import OFFSETS
-from barco.workers.queues.burial import LastPlace, Letter, letters
 from barco.workers.queues.slot import Name, Slot, read_slot
 from barco.workers.queues.window import Window
 from barco.workers.seams import ReactorLike
 from barco.workers.shard import internal
 from barco.workers.shard.appends import Appends, all_stable
+from barco.workers.shard.burial import LastPlace, Letter, letters
 from barco.workers.shard.reads import Reads
 from barco.workers.shard.waiting import Waiters
 
@@ -191,15 +191,12 @@ class Queues:
         self, group: str, topics: Sequence[str], settings: QueueSettings, start: str, user: str
     ) -> None:
         """The group is a queue of these topics from now on, durably; or has other settings."""
-        if group in self._consumption.groups():
-            raise ConflictError(
-                f"Group {group} has positions of ordinary consumers: a queue needs a group of its "
-                "own, or has these forgotten first (DELETE /v1/groups/GROUP)."
-            )
-        slots = []
+        self.check_new(group, topics)
+        slots, before = [], []
         for topic in topics:
             for index in self._consumption.slices:
                 slot = self._slots.get((group, topic, index))
+                before.append(settings if slot is None else slot.window.settings)
                 if slot is None:
                     slot = self._begin(group, topic, index, settings, start, user)
                 else:
@@ -209,21 +206,42 @@ class Queues:
         try:
             await all_stable(waiting)
         finally:
-            for slot, future in zip(slots, waiting, strict=True):
-                if slot.new and (not future.done() or future.cancelled() or future.exception()):
-                    self._drop(slot)
-                slot.new = False
+            for slot, future, was in zip(slots, waiting, before, strict=True):
+                self._made(slot, future, settings, was)
         self.waiters.wake()
 
-    def _begin(
-        self, group: str, topic: str, index: int, settings: QueueSettings, start: str, user: str
-    ) -> Slot:
+    def _made(
+        self, slot: Slot, future: asyncio.Future[None], settings: QueueSettings, was: QueueSettings
+    ) -> None:
+        """What is not in the log is not so: then it is as it was, or there is no such slice."""
+        failed = not future.done() or future.cancelled() or future.exception() is not None
+        if slot.new and failed:
+            self._drop(slot)
+        elif failed and not slot.lost and slot.window.settings == settings != was:
+            self._change(slot, was)
+            self.save(slot)
+        slot.new = False
+
+    def check_new(self, group: str, topics: Iterable[str]) -> None:
+        """ConflictError, TooManyRequestsError: it can not be a queue of all these topics. Looked at
+        before any of them is one."""
+        if group in self._consumption.groups():
+            raise ConflictError(
+                f"Group {group} has positions of ordinary consumers: a queue needs a group of its "
+                "own, or has these forgotten first (DELETE /v1/groups/GROUP)."
+            )
+        names = [(group, topic, index) for topic in topics for index in self._consumption.slices]
+        new = sum(name not in self._slots for name in names)
         room = limits.POSITIONS_MAX - self._consumption.cursor_count - len(self._slots)
-        if room <= 0 or self._reactor.stats().get("state_full"):
+        if new and (new > room or self._reactor.stats().get("state_full")):
             raise TooManyRequestsError(
                 "The worker has no room for more group offsets: delete groups that are not needed "
                 "any more, or raise limits.memory_bytes and storage.segment_bytes."
             )
+
+    def _begin(
+        self, group: str, topic: str, index: int, settings: QueueSettings, start: str, user: str
+    ) -> Slot:
         earliest, latest = self.reads.bounds(topic, index)
         base = earliest if start == "startFromEarliest" else latest
         slot = Slot(group, topic, index, user, Window(settings, base), new=True)
@@ -231,10 +249,10 @@ class Queues:
         return slot
 
     def _change(self, slot: Slot, settings: QueueSettings) -> None:
-        if slot.window.settings.ordered == settings.ordered:
-            slot.window.change(settings)
+        now, ordered = now_ms(), slot.window.settings.ordered
+        slot.window.change(settings, now)
+        if ordered == settings.ordered:
             return
-        now = now_ms()
         kept = slot.window.kept(now)
         window = Window.restored(settings, kept, slot.window.next, now, 0)
         window.reserved = slot.window.reserved

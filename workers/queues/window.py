@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from barco.model.queues import RUNS_MAX, WINDOW_MAX, QueueSettings
+from barco.model.queues import LEASE_MS_MAX, RUNS_MAX, WINDOW_MAX, QueueSettings
 from barco.workers.queues.keys import KeyOrder
 
 AHEAD = 1_024
@@ -60,15 +60,21 @@ class WindowValue:
     done: bytes
     """A bit for each event from base on."""
     counts: bytes
+    held: int = 0
+    """How much longer leases may last that were given while they lasted longer than now."""
 
     def told(self) -> dict[str, Any]:
         """Plain values, for a value of the log."""
-        return {"reserved": self.reserved, "done": self.done, "counts": self.counts}
+        told = {"reserved": self.reserved, "done": self.done, "counts": self.counts}
+        return told | ({"held": self.held} if self.held else {})
 
 
 def value_of(base: int, given: Mapping[str, Any]) -> WindowValue:
     """The opposite of `told`; ValueError: what was given is none."""
     reserved, done, counts = given["reserved"], given["done"], given["counts"]
+    held = given.get("held", 0)
+    if type(held) is not int or not 0 <= held <= LEASE_MS_MAX:
+        raise ValueError("no lease of a queue lasts so long")
     if type(reserved) is not int or not 0 <= base <= reserved < 2**63:
         raise ValueError("no window of a queue")
     if type(done) is not bytes or len(done) > WINDOW_MAX // 8:
@@ -77,7 +83,7 @@ def value_of(base: int, given: Mapping[str, Any]) -> WindowValue:
         raise ValueError("no counts of a queue")
     if len(counts) % _COUNT.size:
         raise ValueError("counts of a queue are cut off")
-    return WindowValue(base, reserved, done, counts)
+    return WindowValue(base, reserved, done, counts, held)
 
 
 class Window:
@@ -97,6 +103,8 @@ class Window:
         self._later: list[tuple[int, int, int, int]] = []
         self._again: dict[int, int] = {}
         self._turn = 0
+        self._held_until = 0
+        """Leases of other settings, and of leaders before, are over by then."""
         self._keys = KeyOrder() if settings.ordered else None
         self._scanned = base
 
@@ -107,7 +115,7 @@ class Window:
         """At a new leader, whose log ends at `end`; `passed` since it was written, about.
 
         What was handed out and is not acknowledged may still be with who got it: it is left there
-        for the time of a lease. What came later was given to nobody.
+        for the time of a lease, the longest that it may have. What came later was given to nobody.
         """
         window = cls(settings, kept.base)
         known = int.from_bytes(kept.done, "little")
@@ -117,13 +125,14 @@ class Window:
         table = str.maketrans("01", chr(DOUBTFUL) + chr(DONE))
         window._marks = bytearray(bits.translate(table).encode("latin-1"))
         window.reserved = max(kept.reserved, kept.base + length)
+        window._held_until = now + max(settings.lease_ms, kept.held - passed)
         for delta, count, rest in _COUNT.iter_unpack(kept.counts):
             at = kept.base + delta
             if delta < length and window._marks[delta] == DOUBTFUL:
                 window._counts[at] = count
-                if rest > passed + settings.lease_ms:
+                if now + rest - passed > window._held_until:
                     window._delay(at, at + 1, now + rest - passed)
-        window._later_on(now + settings.lease_ms, kept.base, kept.base + length)
+        window._later_on(window._held_until, kept.base, kept.base + length)
         window._shrink()
         return window
 
@@ -276,8 +285,9 @@ class Window:
             if self._marks[at - self.base] == FREE:
                 self._offer(at, first)
 
-    def change(self, settings: QueueSettings) -> None:
-        """Other settings, of the same order: what would not die by these is given again."""
+    def change(self, settings: QueueSettings, now: int) -> None:
+        """Other settings: what would not die by these is given again."""
+        self._held_until = max(self._held_until, now + self.settings.lease_ms)
         self.settings = settings
         for at, (count, _) in list(self.dying.items()):
             if not 0 < settings.deliveries <= count:
@@ -472,7 +482,9 @@ class Window:
             for count, at in sorted(sorted(left)[:COUNTS_KEPT], key=lambda each: each[1])
         )
         reserved = max(self.reserved, min(self.next, self.base + WINDOW_MAX) + AHEAD)
-        return WindowValue(self.base, reserved, done, counts)
+        held = min(self._held_until - now, LEASE_MS_MAX)
+        held = held if held > self.settings.lease_ms else 0  # Else it goes without saying.
+        return WindowValue(self.base, reserved, done, counts, held)
 
 
 def _add(runs: list[Given], at: int, count: int) -> None:

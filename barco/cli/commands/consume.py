@@ -11,7 +11,7 @@ from typing import Any
 
 import barco
 from barco.cli.shared import talk
-from barco.client.enrolment import SESSION_S_MAX, SESSION_S_MIN
+from barco.client.consuming.enrolment import SESSION_S_MAX, SESSION_S_MIN
 from barco.client.reader import read_batches
 from barco.client.wire.codec import Event
 

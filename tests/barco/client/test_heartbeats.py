@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from barco.client.base.errors import TransportError
-from barco.client.heartbeats import Heartbeats
+from barco.client.consuming.heartbeats import Heartbeats
 from barco.errors import NotFoundError, NotRegisteredError
 
 EVERY = 0.02

@@ -11,7 +11,7 @@ from barco.client.base.settings import (
     ReaderSettings,
     parted,
 )
-from barco.client.enrolment import ConsumerOptions
+from barco.client.consuming.enrolment import ConsumerOptions
 from barco.client.pipeline import PipelineOptions, PipelineSettings
 from barco.client.reader import ReaderOptions
 from barco.client.sender import ProducerOptions

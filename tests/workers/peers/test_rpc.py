@@ -60,6 +60,11 @@ class Pair:
         if op == "ready":
             await asyncio.sleep(args["after"])
             return args["ready"]
+        if op == "answers all the same":  # As if it had, before it heard that nobody waits.
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                return args
         self.started.set()
         try:
             await asyncio.sleep(60)
@@ -154,6 +159,31 @@ async def test_first_true(pair: Pair) -> None:
     late = {0: {"ready": False}, 1: {"ready": True, "after": 5}}
     assert await pair.siblings.first_true("ready", late, 0.02) == set()
     assert await pair.siblings.first_true("ready", {1: {"ready": True, "after": 0}}, 1.0) == {1}
+    began = asyncio.get_running_loop().time()
+    hangs = {1: {"ready": True, "after": 60}}
+    assert await pair.siblings.first_true("ready", hangs, 0.02) == set()
+    assert asyncio.get_running_loop().time() - began < 4.0, "nobody waits longer than was said"
+
+
+@with_pair
+async def test_an_answer_that_comes_too_late_is_told(pair: Pair) -> None:
+    told: list[Any] = []
+    with pytest.raises(OutcomeUnknownError):
+        await pair.siblings.call(1, "answers all the same", {"n": 1}, 0.02, told.append)
+    assert await pair.siblings.call(1, "echo", {"n": 2}, 5.0, told.append) == {"n": 2}
+    assert told == [{"n": 1}], "and of nothing else"
+
+
+@with_pair
+async def test_an_answer_to_who_is_cancelled_just_then_is_told(pair: Pair) -> None:
+    told: list[Any] = []
+    connection = await pair.siblings._connect(1)
+    call = connection.start("echo", {"n": 1})
+    task = asyncio.create_task(call.result(5.0, told.append))
+    call._future.add_done_callback(lambda _: task.cancel())  # Before the task goes on.
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert told == [{"n": 1}]
 
 
 BAD = [

@@ -6,44 +6,14 @@ from typing import Any
 
 import msgpack
 import pytest
-from twin import Answer, Broker, run
+from queue_calls import LEASE, direct, lease, made, tell
+from twin import Broker, run
 
 from barco.errors import BarcoError, BusyError, ConflictError, NotReadyError
 from barco.workers.groups.cursor import OFFSETS
 from barco.workers.http.base.messages import JSON
 from barco.workers.http.base.render import CHUNKS
 from barco.workers.queues import queues
-
-LEASE = "/v1/queue/q/lease"
-
-
-async def made(**settings: Any) -> Broker:
-    broker = Broker(workers=1)
-    query = {"type": "queue", "topic": "t", **settings}
-    assert (await broker.request("PUT", "/v1/groups/q", query)).status == 200
-    return broker
-
-
-async def lease(broker: Broker, **query: Any) -> list[dict[str, Any]]:
-    answer = await broker.request("POST", LEASE, {"topic": "t", **query})
-    assert answer.status in (200, 204), answer
-    return [json.loads(line) for line in answer.body.splitlines()]
-
-
-async def tell(broker: Broker, what: str, *ids: str, **more: Any) -> Answer:
-    body = json.dumps({"events": ids, **more}).encode()
-    return await broker.request("POST", f"/v1/queue/q/{what}", {"topic": "t"}, body=body)
-
-
-async def direct(broker: Broker, op: str, *ids: str, **more: Any) -> Any:
-    """At the leader itself, which does not wait for a next one."""
-    runs = [
-        (int(i), int(e), int(o), int(o) + 1, int(n)) for i, e, o, n in (x.split(".") for x in ids)
-    ]
-    service = broker.services[0]
-    assert service is not None
-    args = {"group": "q", "topic": "t", "runs": [list(each) for each in runs], **more}
-    return await service.operation(op, args)
 
 
 def offsets_written(broker: Broker) -> int:
@@ -238,3 +208,6 @@ async def test_lag() -> None:
     assert (await tell(broker, "ack", first["id"])).status == 204
     most = await service.operation("lags", {"most": 1})
     assert most == [[2, "q", "t", 3]]
+    broker.reactors[0].starts["t", 3] = 2
+    most = await service.operation("lags", {"most": 1})
+    assert most == [[1, "q", "t", 3]], "what retention has removed is waited for by nobody"

@@ -5,7 +5,7 @@ import random
 import pytest
 from queue_table import Model
 
-from barco.model.queues import RUNS_MAX, WINDOW_MAX, QueueSettings
+from barco.model.queues import LEASE_MS_MAX, RUNS_MAX, WINDOW_MAX, QueueSettings
 from barco.workers.queues.window import COUNTS_KEPT, Given, Window, WindowValue, value_of
 
 FOREVER = 2**40
@@ -234,6 +234,19 @@ def test_an_old_leaders_leases() -> None:
     assert later.extend(Given(2, 3, 1), 500) == [Given(2, 3, 1)], "leases are not written"
 
 
+def test_a_lease_is_kept_for_as_long_as_it_was_given() -> None:
+    window = opened(QueueSettings(lease_ms=60_000), room=3)
+    window.take(2, 60_000, 3)
+    window.change(QueueSettings(lease_ms=1_000), 10)
+    assert window.take(1, 1_020, 3) == [Given(2, 3, 1)]
+    later = survived(survived(window, 20, 3), 30, 3)
+    later.due(60_009)
+    assert later.take(9, FOREVER, 3) == [], "it may still be with who got it"
+    later.due(60_010)
+    assert later.take(9, FOREVER, 3) == [Given(0, 3, 1)]
+    assert survived(later, 70_000, 3).kept(70_000).held == 0, "once is enough"
+
+
 def test_late() -> None:
     window = opened()
     (run,) = window.take(2, 10, 2)
@@ -260,7 +273,10 @@ def test_the_value_is_bounded() -> None:
     for _ in range(300):
         if not window.take(100, FOREVER, 10**6):
             break
+    window.change(QueueSettings(lease_ms=LEASE_MS_MAX, dead="d" * 127), 0)
+    window.change(QueueSettings(dead="d" * 127), 0)
     kept = window.kept(0)
+    assert kept.held == LEASE_MS_MAX
     assert len(kept.done) <= WINDOW_MAX // 8 and len(kept.counts) == 8 * COUNTS_KEPT
     from barco.workers.queues.slot import Slot
 
@@ -333,6 +349,8 @@ def test_retention() -> None:
         {"reserved": 5, "done": b"", "counts": b"1234567"},
         {"reserved": 5, "done": b"", "counts": bytes(8 * COUNTS_KEPT + 8)},
         {"reserved": 5, "done": "", "counts": b""},
+        {"reserved": 5, "done": b"", "counts": b"", "held": -1},
+        {"reserved": 5, "done": b"", "counts": b"", "held": LEASE_MS_MAX + 1},
     ],
 )
 def test_what_is_no_window(given: dict[str, object]) -> None:

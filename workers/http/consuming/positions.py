@@ -14,7 +14,7 @@ from barco.workers.http.base.waiting import LeaderWait
 Positions = dict[tuple[str, int], int]
 """By topic and number of the slice in the ring, the offset."""
 
-_BODY = 'The body is to be {"positions": [{"topic": ..., "slice": ..., "cursor": ...}, ...]}.'
+_BODY = 'The body is to be {"%s": [{"topic": ..., "slice": ..., "cursor": ...}, ...]}.'
 _FIELDS = ("topic", "token", "slice", "cursor", "offset")
 COMMIT_POSITIONS_MAX = 10_000
 """In one commit: a consumer that has every slice names each."""
@@ -33,7 +33,7 @@ class PositionCommits:
 
         While nobody leads a slice, the next leader is waited for: a commit can be repeated.
         """
-        left = self._asked(request.json())
+        left = self.asked(request.json(), "positions")
         lost = {slot for slot in left if slot[0] not in member.assigned}
         left = {slot: end for slot, end in left.items() if slot not in lost}
         wait = LeaderWait()
@@ -78,19 +78,22 @@ class PositionCommits:
                 del left[topic, number]
         return failed
 
-    def _asked(self, given: Any) -> Positions:
+    def asked(
+        self, given: Any, name: str, *more: str, most: int = COMMIT_POSITIONS_MAX
+    ) -> Positions:
+        """The places that a body names, at most one of a slice; `more` it may say besides."""
         if not isinstance(given, dict):
-            raise RequestError(_BODY)
-        check_names("field", given, ("positions",))
-        listed = given.get("positions")
-        if not isinstance(listed, list) or not 1 <= len(listed) <= COMMIT_POSITIONS_MAX:
-            raise RequestError(f"{_BODY} At most {COMMIT_POSITIONS_MAX:,} of them.")
+            raise RequestError(_BODY % name)
+        check_names("field", given, (name, *more))
+        listed = given.get(name)
+        if not isinstance(listed, list) or not 1 <= len(listed) <= most:
+            raise RequestError(f"{_BODY % name} At most {most:,} of them.")
         ring = self._context.ring
         firsts = {str(int(ring.token(at))): at * ring.slices_per_range for at in range(ring.size)}
         found: Positions = {}
         for each in listed:
             if not isinstance(each, dict):
-                raise RequestError(_BODY)
+                raise RequestError(_BODY % name)
             check_names("field", each, _FIELDS)
             slot = self._slot(each, firsts)
             if slot in found:
@@ -102,7 +105,7 @@ class PositionCommits:
         """The slice: by its index in the token range that is named, else by its number."""
         topic, index, token = given.get("topic"), given.get("slice"), given.get("token")
         if not isinstance(topic, str) or type(index) is not int:
-            raise RequestError(_BODY)
+            raise RequestError(f"A place has a topic and a slice, one of {', '.join(_FIELDS)}.")
         check_topic(topic)
         numbers, first = self._context.numbers, 0
         if token is not None:
@@ -119,7 +122,7 @@ def _offset(given: Mapping[str, Any]) -> int:
     """The next one to read."""
     cursor, offset = given.get("cursor"), given.get("offset")
     if (cursor is None) == (offset is None):
-        raise RequestError("A position has a cursor or an offset: where to go on.")
+        raise RequestError("A position has a cursor or an offset.")
     if cursor is None:
         if type(offset) not in (int, str):
             raise RequestError("An offset is a number.")

@@ -6,7 +6,7 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from barco import limits
@@ -35,10 +35,12 @@ from barco.workers.http.base.messages import (
 from barco.workers.http.base.needs import allow
 from barco.workers.http.base.render import CHUNKS, CONSUME_FORMATS, frame_bytes, render, skips
 from barco.workers.http.base.waiting import LeaderWait
+from barco.workers.http.consuming.passes import Pass
 from barco.workers.http.consuming.positions import PositionCommits
 from barco.workers.http.consuming.reach import Reach
 from barco.workers.http.consuming.registration import registration
-from barco.workers.shard.reads import Extent, extent_from_list
+from barco.workers.http.consuming.rejects import Graveyard, Rejects
+from barco.workers.shard.reads import extent_from_list
 
 DELIVERY = "Barco-Delivery"
 PLACEMENT = "Barco-Placement"
@@ -70,26 +72,13 @@ _PAUSE_S = 0.02
 _log = logging.getLogger("barco.consume")
 
 
-@dataclass(slots=True)
-class Pass:
-    """What all workers together have for a consumer."""
-
-    extents: list[Extent]
-    unavailable: set[int]
-    superseded: bool = False
-    """The same consumer polls on another connection."""
-    lost: set[int] = field(default_factory=set)
-    """Workers that may have handed something out of which nothing has come here."""
-    reserved: int = 0
-    """Memory to be given back when the extents are gone."""
-
-
 class Consume:
     """Handlers of /v1/consumer."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, graveyard: Graveyard) -> None:
         self._context = context
         self._positions = PositionCommits(context)
+        self._rejects = Rejects(context, self._positions, graveyard)
         context.service.consumption.ask_written = self._ask_written
 
     # --- Registration ---------------------------------------------------------------------------
@@ -317,7 +306,7 @@ class Consume:
                 member.told.add(worker)
             extents = [extent_from_list(given) for given in answer["extents"]]
             for extent in extents:
-                _add(found.extents, extent)
+                found.add(extent)
             found.unavailable.update(answer["unavailable"])
             found.superseded |= answer["superseded"]
             if any(extent.more for extent in extents):
@@ -463,6 +452,12 @@ class Consume:
         slices = {topic: list(numbers) for topic, numbers in sorted(member.assigned.items())}
         return json_response({"placement": member.placement, "slices": slices})
 
+    async def reject(self, request: Request) -> Response:
+        """Give events up that can not be processed."""
+        member = await self._member(request)
+        self._context.membership.heard_of(member.consumer_id)
+        return await self._rejects.reject(request, member)
+
     async def heartbeat(self, request: Request) -> Response:
         """The consumer is alive, whatever it is busy with."""
         member = await self._member(request)
@@ -489,12 +484,3 @@ class Consume:
                 _log.warning("worker %d did not commit at a goodbye: %s", worker, answer)
         await self._context.supervisor.request("goodbye", {"consumerId": member.consumer_id})
         return text_response("OK")
-
-
-def _add(extents: list[Extent], extent: Extent) -> None:
-    """Add an extent; to what it continues, if that is there."""
-    for known in extents:
-        if (known.topic, known.slice, known.end) == (extent.topic, extent.slice, extent.start):
-            known.join(extent)
-            return
-    extents.append(extent)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from barco import limits
@@ -14,7 +15,6 @@ from barco.errors import (
     RequestError,
     TopicNotFoundError,
 )
-from barco.model.access import PRODUCE
 from barco.model.queues import (
     DELAY_MS_MAX,
     DELIVERIES_MAX,
@@ -25,7 +25,6 @@ from barco.model.queues import (
     LEASE_MS_MIN,
     LEASED_DEFAULT,
     LEASED_MAX,
-    REASON_BYTES_MAX,
     RUNS_MAX,
     Leased,
     QueueSettings,
@@ -46,18 +45,15 @@ from barco.workers.http.base.messages import (
     json_response,
     parse_number,
 )
-from barco.workers.http.base.needs import allow
 from barco.workers.http.base.render import CHUNKS, render
 from barco.workers.http.base.waiting import LeaderWait
+from barco.workers.http.consuming.rejects import reason_of
 from barco.workers.http.handlers.topics import Topics
 from barco.workers.shard.reads import Chunk, Extent, chunk_place, extent_from_list
 
 LEASE = "Barco-Lease"
 HELD_BY = "Barco-Held-By"
 QUEUE_FORMATS = (NDJSON, JSON, CHUNKS)
-DEAD = ".dead"
-"""Behind a topic's name: its dead letters, if no other topic is named."""
-
 OVER = 4
 OVER_BYTES = 64 * KiB
 """An answer of text may be so many times as long as what was stored; the rest is not given."""
@@ -86,6 +82,7 @@ class QueueRoutes:
     def __init__(self, context: Context, topics: Topics) -> None:
         self._context, self._topics = context, topics
         self._turn = 0
+        self._releasing: set[asyncio.Future[None]] = set()
 
     # --- Settings -------------------------------------------------------------------------------
 
@@ -114,23 +111,15 @@ class QueueRoutes:
         for topic in topics:
             own = settings
             if settings.deliveries:
-                own = replace(settings, dead=await self._graveyard(request, topic))
+                dead = await self._topics.graveyard(request.user, topic, request.value("dead"))
+                own = replace(settings, dead=dead)
             packed[topic] = own.packed()
         args: dict[str, Any] = {"group": group, "topics": packed, "start": start}
+        # All leaders have room for it, or none of them begins.
+        await self._context.change_all("queue_set", {**args, "look": True})
         args |= await self._context.begin_group(request, "queue_set", args)
         await self._context.change_all("queue_set", args)
         return json_response({"group": group, "topics": topics, **settings.told()})
-
-    async def _graveyard(self, request: Request, topic: str) -> str:
-        """The topic of its dead letters. Another than its own one is written to by who may."""
-        given = request.value("dead")
-        dead = check_topic(given or topic + DEAD)
-        if dead == topic:
-            raise RequestError("Dead letters go to another topic.")
-        if given and given != topic + DEAD and not request.user.is_everybody:
-            allow(request.user, (PRODUCE,), ((dead, None),))
-        await self._topics.make_like(dead, topic)
-        return dead
 
     # --- Handing out ----------------------------------------------------------------------------
 
@@ -193,7 +182,11 @@ class QueueRoutes:
             for worker in leaders:
                 try:
                     given = await self._context.siblings.call(
-                        worker, "queue_lease", {**args, "budget": granted}, LEASE_SECONDS_MAX
+                        worker,
+                        "queue_lease",
+                        {**args, "budget": granted},
+                        LEASE_SECONDS_MAX,
+                        partial(self._too_late, args),
                     )
                 except BarcoError as error:
                     failures.append(error)
@@ -212,6 +205,18 @@ class QueueRoutes:
             fault = next((each for each in failures if each.status >= 500), failures[0])
             raise as_not_ready(fault)
         return found
+
+    def _too_late(self, args: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        """A leader has handed something out to nobody: the next one gets it now."""
+        runs = [Leased(*each) for each in given["runs"]]
+        task = asyncio.ensure_future(self._release(args, runs))
+        self._releasing.add(task)
+        task.add_done_callback(self._released)
+
+    def _released(self, task: "asyncio.Future[None]") -> None:
+        self._releasing.discard(task)
+        if not task.cancelled():
+            task.exception()  # Nobody leads the slice: then its time ends.
 
     async def _response(self, kind: str, args: Mapping[str, Any], found: Handed) -> Response:
         headers = [("Cache-Control", "no-store")]
@@ -251,7 +256,8 @@ class QueueRoutes:
     async def nack(self, request: Request) -> Response:
         """These are to be given again."""
         runs, given = _named(request, ("delayMs", "reason"))
-        args: dict[str, Any] = {**_queue(request), "reason": _reason(given.get("reason"))}
+        reason = reason_of(given.get("reason"), "given back")
+        args: dict[str, Any] = {**_queue(request), "reason": reason}
         if (delay := _whole(given, "delayMs", DELAY_MS_MAX)) is not None:
             args["delayMs"] = delay
         return await self._change("queue_nack", args, runs, repeat=False)
@@ -370,14 +376,6 @@ def _whole(given: Mapping[str, Any], name: str, most: int) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise RequestError(f"{name} is a whole number from 0 to {most}.")
     return value
-
-
-def _reason(given: Any) -> str:
-    if given is None:
-        return "given back"
-    if not isinstance(given, str) or len(given.encode()) > REASON_BYTES_MAX:
-        raise RequestError(f"reason is a string of at most {REASON_BYTES_MAX} bytes.")
-    return given
 
 
 def _cut(found: Handed) -> list[Extent]:

@@ -5,10 +5,12 @@ from typing import Any
 
 from barco import limits
 from barco.errors import RequestError, TooManyRequestsError, TopicNotFoundError
+from barco.model.access import ADMIN, PRODUCE, User
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import Request, Response, check_topic, json_response
+from barco.workers.http.base.needs import allow
 from barco.workers.shard.producers import PRODUCER_NAME_MAX, inner_id
 
 _NUMBERS = {
@@ -21,6 +23,9 @@ _STORED = ("retention_hours", "retention_bytes", "compression", "timestamps")
 """The settings as records have them."""
 
 _SHOWN = ("retentionHours", "retentionBytes", "compression", "timestamps")
+
+DEAD = ".dead"
+"""Behind a topic's name: its dead letters, if no other topic is named."""
 
 _WORDS = {"compression": COMPRESSIONS, "timestamps": TIMESTAMPS}
 
@@ -83,10 +88,6 @@ class Topics:
         merged = await self._patiently(topic)
         known = merged.get(topic)
         exists = known is not None and known["exists"]
-        if not exists and self._context.service.topics.known() >= limits.TOPICS_MAX:
-            raise TooManyRequestsError(
-                f"The broker has {limits.TOPICS_MAX} topics, which is its limit."
-            )
         before = known["record"] if known else None
         record = self._next(topic, before)
         owner = "" if exists else request.user.name  # Of what events have made: nobody.
@@ -96,29 +97,47 @@ class Topics:
             record |= {name: before.get(name) for name in _STORED}
             owner = before.get("owner", "")
         record |= {"owner": owner} if owner else {}
-        if not exists and (most := request.user.quota.topics):
-            # Where slice 0 is led all are counted, one after the other.
-            await self._context.change_slice(
-                0, "topic_apply", {"record": record | settings, "most": most}
-            )
-        await self._context.change_all("topic_apply", {"record": record | settings})
+        await self._apply(request.user, record | settings, new=not exists)
         merged = await self._patiently(topic)
         return json_response(self._document(topic, merged[topic]), 200 if exists else 201)
 
-    async def make_like(self, topic: str, origin: str) -> None:
-        """Create a topic, if there is none of this name, with the settings of another one."""
-        merged = await self._patiently(topic)
-        if topic in merged and merged[topic]["exists"]:
-            return
-        if self._context.service.topics.known() >= limits.TOPICS_MAX:
+    async def _apply(self, user: User, record: Mapping[str, Any], *, new: bool) -> None:
+        """Note it everywhere; a new topic counts as one of the user's."""
+        if new and self._context.service.topics.known() >= limits.TOPICS_MAX:
             raise TooManyRequestsError(
                 f"The broker has {limits.TOPICS_MAX} topics, which is its limit."
             )
+        if new and (most := user.quota.topics):
+            # Where slice 0 is led all are counted, one after the other.
+            await self._context.change_slice(0, "topic_apply", {"record": record, "most": most})
+        await self._context.change_all("topic_apply", {"record": record})
+
+    async def graveyard(self, user: User, topic: str, given: str | None) -> str:
+        """The topic of another one's dead letters; it is there. Another than its own one is written
+        to by who may."""
+        dead = check_topic(given or topic + DEAD)
+        if dead == topic:
+            raise RequestError("Dead letters go to another topic.")
+        if given and given != topic + DEAD and not user.is_everybody:
+            allow(user, (PRODUCE,), ((dead, None),))
+        await self._make_like(user, dead, topic)
+        return dead
+
+    async def _make_like(self, user: User, topic: str, origin: str) -> None:
+        """Create a topic, if there is none of this name, with the settings of another one. Who
+        makes it has to be one who may: by a call, or by a first event where that makes topics."""
+        merged = await self._patiently(topic)
+        if topic in merged and merged[topic]["exists"]:
+            return
+        if not user.is_everybody:
+            verbs = (ADMIN, PRODUCE) if self._context.options.auto_create else (ADMIN,)
+            allow(user, verbs, ((topic, None),))
         like = (await self._patiently(origin)).get(origin)
         settings = like["record"] if like is not None and like["record"] else {}
         record = self._next(topic, merged[topic]["record"] if topic in merged else None)
         record |= {name: settings[name] for name in _STORED if settings.get(name) is not None}
-        await self._context.change_all("topic_apply", {"record": record})
+        record |= {"owner": user.name} if user.name else {}
+        await self._apply(user, record, new=True)
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic and its events."""

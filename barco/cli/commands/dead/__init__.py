@@ -22,8 +22,8 @@ Examples:
   barco dead resend orders --slice 3 --offset 17
   barco dead resend orders --all
 
-`resend` produces them to the topic that they came from, with key, value and headers. They stay
-where they are, for as long as the topic keeps them: each call sends them again.
+`resend` produces those that came from TOPIC to it, with key, value and headers. They stay where
+they are, for as long as the topic keeps them: each call sends them again.
 
 {talk.EXIT_CODES}"""
 
@@ -42,7 +42,7 @@ def add_parser(subparsers: Any) -> None:
     for name, text in (
         ("list", "where each one came from, and why"),
         ("show", "all of them, or one, as they are"),
-        ("resend", "send them, or one, to the topic that they came from"),
+        ("resend", "send those that came from a topic, or one of them, to it"),
     ):
         action = actions.add_parser(
             name, help=text, description=text.capitalize() + ".", allow_abbrev=False
@@ -82,16 +82,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _resend(args: argparse.Namespace) -> int:
-    sent = []
+    """To the topic that was named, and nowhere else: who may produce dead letters may write any
+    origin into them, and is not the one who resends."""
+    sent, others = [], 0
     with barco.Producer(talk.access(args)) as producer:
         for event in letters(args):
+            if told(event).get("topic", args.topic) != args.topic:
+                others += 1
+                continue
             headers = [pair for pair in event.headers if not pair[0].startswith(PREFIX)]
-            origin = told(event).get("topic", args.topic)
-            sent.append(producer.send(origin, event.value, event.key, headers=headers or None))
+            sent.append(producer.send(args.topic, event.value, event.key, headers=headers or None))
         for delivery in sent:
             delivery.result(REST_S)
     if args.json:
-        talk.print_json({"sent": len(sent)})
+        talk.print_json({"sent": len(sent), "others": others})
     else:
         talk.say(f"{len(sent):,} sent")
+    if others:
+        talk.say(f"{others:,} came from other topics: name those to resend them")
     return 0 if sent else talk.fail("there is no such dead letter")

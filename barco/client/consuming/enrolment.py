@@ -163,14 +163,21 @@ class Enrolment:
     async def commit_to(self, events: Iterable[Event]) -> None:
         """Commits all up to these events, one of each slice; returns when that is durable. The
         broker passes it on to whoever leads the slices."""
-        positions: list[dict[str, Any]] = []
-        for event in events:
-            named: dict[str, Any] = {"topic": event.topic, "slice": event.slice}
-            if self._ring is not None:
-                named["token"] = str(event.token)
-            positions.append(named | {"cursor": event.next_cursor})
-        body = json.dumps({"positions": positions}).encode()
-        request = _request("POST", "commit", [self._who], ("Content-Type", "application/json"))
+        positions = [self._named(event) | {"cursor": event.next_cursor} for event in events]
+        await self._tell("commit", {"positions": positions})
+
+    async def reject(self, event: Event, more: dict[str, Any]) -> None:
+        """An event becomes a dead letter, and all up to it is committed; durably."""
+        place = self._named(event) | {"offset": str(event.offset)}
+        await self._tell("reject", {"events": [place], **more})
+
+    def _named(self, event: Event) -> dict[str, Any]:
+        named: dict[str, Any] = {"topic": event.topic, "slice": event.slice}
+        return named if self._ring is None else named | {"token": str(event.token)}
+
+    async def _tell(self, what: str, document: dict[str, Any]) -> None:
+        request = _request("POST", what, [self._who], ("Content-Type", "application/json"))
+        body = json.dumps(document).encode()
         await self._ask(replace(request, body=body), self._options.request_timeout_s)
 
     async def heartbeat(self) -> None:

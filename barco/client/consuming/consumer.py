@@ -1,4 +1,4 @@
-"""Consumers of a group: `Consumer` for threads, `AsyncConsumer` for asyncio.
+"""A consumer of a group, for asyncio; `barco.client.consuming.blocking` has the one for threads.
 
 The broker decides who reads which slice. A poll commits what the poll before it returned, so every
 event is delivered at least once; a lost answer is given again, because each poll names the last
@@ -19,18 +19,16 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterable,
-    Iterator,
     Sequence,
 )
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from barco.client.assignment import Assignment, Rebalance
 from barco.client.base.errors import ClosedError
-from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.base.settings import ConsumerSettings, TopicSlice, parted
-from barco.client.enrolment import (
+from barco.client.consuming.assignment import Assignment, Rebalance
+from barco.client.consuming.enrolment import (
     JOIN_GRACE_S,
     LEAVE_S_MAX,
     PAUSE_FIRST_S,
@@ -39,12 +37,14 @@ from barco.client.enrolment import (
     ConsumerOptions,
     Enrolment,
 )
-from barco.client.heartbeats import Heartbeats
+from barco.client.consuming.handling import Handling, HandlingTerms
+from barco.client.consuming.heartbeats import Heartbeats
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.codec import Event
 from barco.client.wire.discovery import Directory
 from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, ConflictError, NotFoundError, NotRegisteredError
+from barco.model.queues import REASON_BYTES_MAX
 
 _log = logging.getLogger("barco.client")
 
@@ -266,11 +266,50 @@ class AsyncConsumer:
             stream = (event.topic, event.token, event.slice)
             if stream not in last or last[stream].offset < event.offset:
                 last[stream] = event
+        if last:
+            await self._insist(lambda member: member.commit_to(last.values()))
+
+    async def reject(
+        self, event: Event, *, reason: str = "", count: int = 1, dead: str = ""
+    ) -> None:
+        """Gives an event up: it goes to `dead`, else to TOPIC.dead, and all up to it in its slice
+        is committed, durably and in one step. count: how often it was tried. ConflictError as of
+        `commit`."""
+        self._beats.called()
+        more: dict[str, Any] = {"count": count} | ({"dead": dead} if dead else {})
+        if reason:
+            more["reason"] = reason.encode()[:REASON_BYTES_MAX].decode("utf-8", "ignore")
+        await self._insist(lambda member: member.reject(event, more))
+
+    async def handle(
+        self, handler: Callable[[Event], Awaitable[object]], **terms: Unpack[HandlingTerms]
+    ) -> None:
+        """Calls the handler with each event, for ever. An exception of it is a failed try: after
+        `max_deliveries` tries the event is a dead letter (0, which is the default: it is tried for
+        ever), and those behind it go on. Between tries it waits `retry_seconds` (else 0.1 s), each
+        time twice as long, a minute at most. dead: else TOPIC.dead."""
+        handling = Handling(**terms)
+        async for event in self:
+            failed = 0
+            while True:
+                self._beats.called()
+                try:
+                    await handler(event)
+                    break
+                except Exception as error:  # noqa: BLE001 - whatever it is, the event failed.
+                    failed += 1
+                    if handling.is_over(failed, error):
+                        await unless_lost(self.reject(event, **handling.verdict(failed, error)))
+                        break
+                await asyncio.sleep(handling.pause(failed))
+
+    async def _insist(self, ask: Callable[[Enrolment], Awaitable[None]]) -> None:
+        """At any broker, until a deadline."""
         deadline = time.monotonic() + self.options.request_timeout_s
         pause = PAUSE_FIRST_S
-        while last:
+        while True:
             try:
-                return await self._anywhere(lambda member: member.commit_to(last.values()))
+                return await self._anywhere(ask)
             except BarcoError as error:
                 if not error.retryable or time.monotonic() + pause >= deadline:
                     raise
@@ -399,102 +438,16 @@ class AsyncConsumer:
                 pause = min(2 * pause, PAUSE_MAX_S)
 
 
+async def unless_lost(call: Awaitable[None]) -> None:
+    """An event whose slice has gone to another consumer is that one's."""
+    try:
+        await call
+    except ConflictError as error:
+        _log.warning("an event that failed is with others now: %s", error)
+
+
 def _warn(group: str, results: Sequence[BaseException | None]) -> None:
     """Trouble at the end is no reason to fail: the group forgets a silent consumer by itself."""
     for result in results:
         if isinstance(result, BaseException) and not isinstance(result, ConflictError):
             _log.warning("leaving group %s: %s", group, result)
-
-
-class Consumer:
-    """A member of a consumer group, for threads (one at a time).
-
-        with barco.Consumer("trips", group="billing", start="earliest") as consumer:
-            for event in consumer:
-                handle(event)
-
-    See AsyncConsumer for when an event counts as handled. Options: see `ConsumerOptions`; its
-    functions are called in the thread that polls or closes.
-    """
-
-    def __init__(
-        self,
-        topics: str | Sequence[str],
-        group: str = "default",
-        endpoint: Endpoints = DEFAULT_ENDPOINT,
-        **options: Unpack[ConsumerSettings],
-    ) -> None:
-        told = (options.get("on_assigned"), options.get("on_revoked"))
-        if any(map(inspect.iscoroutinefunction, told)):
-            raise ValueError("a Consumer calls functions, an AsyncConsumer coroutine functions too")
-        self._consumer = AsyncConsumer(topics, group, endpoint, **options)
-        self._thread = LoopThread("barco-consumer")
-        try:
-            self._thread.run(self._consumer.start())
-        except BaseException:
-            self._thread.close()
-            raise
-
-    def poll(self, timeout_s: float = 1.0) -> list[Event]:
-        """The next events, [] if there are none in time; commits what was returned before."""
-        deadline = time.monotonic() + timeout_s
-        while isinstance(found := self._thread.run(self._consumer.step(deadline)), Rebalance):
-            self._tell(found)
-        return found
-
-    @property
-    def assignment(self) -> frozenset[TopicSlice]:
-        """The slices that it reads, as the program was told; none if it does not ask for that."""
-        return self._consumer.assignment
-
-    def _tell(self, move: Rebalance) -> None:
-        for _ in move.calls(self._consumer.options):
-            pass
-        self._consumer._assignment.done(move)
-
-    def keep(self, rest: Sequence[Event]) -> None:
-        """Gives back the end of the last poll's events: they count as not taken."""
-        self._consumer.keep(rest)
-
-    def commit(self) -> bool:
-        """Commits what the last poll returned, durably. False: what iteration has taken of it so
-        far is committed, and that is not all. See `AsyncConsumer.commit`."""
-        return self._thread.run(self._consumer.commit())
-
-    def commit_to(self, *events: Event) -> None:
-        """Commits durably all up to these events, each in its slice."""
-        self._thread.run(self._consumer.commit_to(*events))
-
-    def close(self, *, commit: bool = True) -> None:
-        """Leaves the group. What was taken is committed, unless `commit` is False. Idempotent."""
-        if self._thread.closed:
-            return
-        try:
-            try:
-                if (end := self._consumer._assignment.end()) is not None:
-                    self._tell(end)
-            finally:
-                self._thread.run(self._consumer._close(commit=commit))
-        finally:
-            self._thread.close()
-
-    def __iter__(self) -> Iterator[Event]:
-        """Events for ever."""
-        while True:
-            ahead = self._consumer._ahead
-            if not ahead:
-                ahead.extend(self.poll(POLL_WAIT_S_MAX))
-            while ahead:
-                self._consumer._beats.called()
-                yield ahead.popleft()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close(commit=kind is None)

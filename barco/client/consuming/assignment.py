@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barco.client.base.settings import TopicSlice
-from barco.client.enrolment import ConsumerOptions, Enrolment
+from barco.client.consuming.enrolment import ConsumerOptions, Enrolment
 from barco.client.wire.codec import Event
 from barco.model.placement import Placement
 

@@ -1,0 +1,27 @@
+"""What one pass of a poll over all who lead slices of the consumer has found."""
+
+from dataclasses import dataclass, field
+
+from barco.workers.shard.reads import Extent
+
+
+@dataclass(slots=True)
+class Pass:
+    """What all workers together have for a consumer."""
+
+    extents: list[Extent]
+    unavailable: set[int]
+    superseded: bool = False
+    """The same consumer polls on another connection."""
+    lost: set[int] = field(default_factory=set)
+    """Workers that may have handed something out of which nothing has come here."""
+    reserved: int = 0
+    """Memory to be given back when the extents are gone."""
+
+    def add(self, extent: Extent) -> None:
+        """One more extent; to what it continues, if that is there."""
+        for known in self.extents:
+            if (known.topic, known.slice, known.end) == (extent.topic, extent.slice, extent.start):
+                known.join(extent)
+                return
+        self.extents.append(extent)
