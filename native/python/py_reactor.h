@@ -29,5 +29,6 @@ extern PyMethodDef reactor_intake_methods[];  /* py_intake.c */
 extern PyMethodDef reactor_tls_methods[];     /* py_tls.c */
 extern PyMethodDef reactor_feed_methods[];    /* py_feed.c */
 extern PyMethodDef reactor_stages_methods[];  /* py_stages.c */
+extern PyMethodDef reactor_delays_methods[];  /* py_delays.c */
 
 #endif

@@ -36,6 +36,7 @@ FLOORS = (
     *("barco.workers.storage", "barco.workers.storage.files", "barco.workers.storage.index"),
     *("barco.workers.storage.reading", "barco.workers.storage.stores"),
     *("barco.workers.shard", "barco.workers.groups", "barco.workers.queues"),
+    "barco.workers.delays",
     "barco.workers.writes",
     *("barco.workers.peers", "barco.workers.operations", "barco.workers.process"),
     "barco.workers.replication",

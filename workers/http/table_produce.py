@@ -45,6 +45,18 @@ _PARAMETERS = (
         header=True,
         values=("1",),
     ),
+    Parameter(
+        "Barco-Deliver-At",
+        "The one event is to be seen then, not now: ISO 8601 with a zone, or milliseconds since "
+        "1970. Its timestamp is this time: not with timestamp.",
+        header=True,
+    ),
+    Parameter(
+        "Barco-Deliver-After",
+        "The same, from now on: milliseconds, or a number with ms, s, m, h or d. Not with the "
+        "other.",
+        header=True,
+    ),
     Parameter("Prefer", "204 instead of 200.", header=True, values=("return=minimal",)),
     Parameter(
         "Producer-Id",
@@ -105,6 +117,7 @@ PRODUCE = Route(
     },
     answers={
         200: "Stored, durably.",
+        202: "Stored, durably; it will be in its topic when it is due. `delayed` is its id.",
         204: "The same with Prefer: return=minimal; or it was stored before.",
         400: "Malformed, or without events; the type says what.",
         401: "Nobody's token, or none, where one is needed.",

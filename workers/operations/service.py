@@ -10,6 +10,7 @@ from typing import Any
 from barco import limits
 from barco.errors import NotReadyError, RequestError
 from barco.model.options import WorkerOptions
+from barco.workers.delays.delays import Delays
 from barco.workers.groups.desk import ConsumerDesk
 from barco.workers.groups.views import GroupView
 from barco.workers.operations.access import AccessDesk
@@ -157,7 +158,8 @@ class ShardService:
         )
         self.notes = Notes(reactor, self.appends, self.slices, now_us)
         self.queues, self.groups, self._beyond = self._make_queues()
-        self.topics.on_deleted = self.staging.topic_deleted
+        self.delays = Delays(reactor, reads=self.reads, appends=self.appends, wall_us=wall_us)
+        self.topics.on_deleted = self._topic_deleted
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
 
@@ -226,6 +228,7 @@ class ShardService:
         self.target.close()
         self.access.close()
         self.queues.close()
+        self.delays.close()
         self.consumption.close()
         self.waiters.wake()
 
@@ -238,8 +241,13 @@ class ShardService:
         self.access.open()
         self.consumption.open(epoch)
         self.queues.open(epoch)
+        self.delays.open(epoch)
         self.staging.open(self.topics.deleted())
         self.notes.open()
+
+    async def _topic_deleted(self, topic: str) -> None:
+        await self.staging.topic_deleted(topic)
+        await self.delays.topic_deleted(topic)
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""
@@ -260,6 +268,7 @@ class ShardService:
             self.appends.appended(tag, status, offset)
         elif upcall[0] == "stable":
             self.waiters.look()
+            self.delays.look()
         else:
             return False
         return True
@@ -400,5 +409,6 @@ class ShardService:
         stats["internal_events_skipped"] = internal.skipped()
         stats["long_polls_waiting"] = len(self.waiters)
         stats["group_offsets"] = self.consumption.cursor_count + len(self.queues)
+        stats |= self.delays.stats()
         stats["consumers_registered"] = self.membership.member_count
         return stats
