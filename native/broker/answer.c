@@ -97,7 +97,8 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
         {400, "invalid-delay",
          "one of Barco-Deliver-At (ISO 8601 with a zone, or ms since 1970; not a day ago) and "
          "Barco-Deliver-After (ms, or a number with s, m, h or d), with one event and no "
-         "timestamp, for a topic whose name has at most 117 characters",
+         "timestamp, or Barco-Deliver-At: timestamp with a batch that has times; for a topic whose "
+         "name has at most 117 characters",
          0, 0},
     [PROBLEM_FAR_DELAY] = {400, "delay-too-long",
                            "limit says how many ms ahead an event may be due", 0, 0},

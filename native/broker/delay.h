@@ -26,4 +26,8 @@ uint16_t delay_apply(struct reactor *reactor, const struct delay *delay,
                      const struct http1_slice *topic, struct produce *produce,
                      char name[TOPIC_NAME_BYTES_MAX]);
 
+/* A batch whose events are due at their own times, of which these are the first and the last: 0, or
+ * the problem. */
+uint16_t delay_batch(const struct reactor *reactor, int64_t first_us, int64_t last_us);
+
 #endif

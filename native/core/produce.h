@@ -18,6 +18,7 @@ struct produce {
     bool has_key, key_field, has_producer, one_shot, minimal, no_forward, known_only;
     bool headed; /* has headers or no value: one event, which headed.c makes a cut of */
     bool no_value;
+    bool delayed; /* of a batch: each of its events until its own time */
     int64_t number; /* asked for, -1: by key */
     int64_t timestamp;
     uint32_t key_len, producer_epoch;

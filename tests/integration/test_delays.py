@@ -1,11 +1,18 @@
 """Delayed events over HTTP, against a real broker."""
 
 import json
+import subprocess
+import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from running import Answer, RunningBroker
+
+import barco
+from barco import _native
+from barco.errors import BarcoError
 
 MESSAGES = "/v1/topic/t/messages"
 SECONDS = 60.0
@@ -159,3 +166,99 @@ def test_a_deleted_topic_takes_what_waits_along(broker: RunningBroker) -> None:
     time.sleep(1.3)
     assert send(broker, b"3", {"Barco-Deliver-After": "1"}, {"slice": 0}).status == 202
     assert [line["value"] for line in until(broker, 1)] == [3]
+
+
+def test_a_delayed_event_is_cancelled(broker: RunningBroker) -> None:
+    """By its id, durably, and only as long as it waits."""
+
+    def cancel(id: str, topic: str = "t") -> int:
+        return broker.request("DELETE", f"/v1/topic/{topic}/delayed/{id}").status
+
+    fields = {"Barco-Deliver-After": "6s"}
+    ids = []
+    for number in range(3):
+        answer = send(broker, b"%d" % number, fields, {"slice": 1})
+        assert answer.status == 202, answer
+        ids.append(answer.json["delayed"])
+    slice, epoch, offset = ids[1].split(".")
+    for wrong in (f"{slice}.{epoch}.9", f"{slice}.{int(epoch) + 1}.{offset}", f"99999.{epoch}.0"):
+        assert cancel(wrong) == 404, wrong
+    assert (cancel("x"), cancel(ids[1], "other")) == (400, 404)
+    assert (cancel(ids[1]), cancel(ids[1])) == (204, 204)
+    broker.kill()
+    broker.start()
+    found = [line["value"] for line in until(broker, 2)]
+    assert found == [0, 2]
+    time.sleep(0.2)
+    assert len(lines(broker)) == 2 and cancel(ids[0]) == 404 and cancel(ids[1]) == 404
+
+
+def test_the_library_and_the_command(broker: RunningBroker) -> None:
+    """Batches whose events are due at their own times; and the ids of what waits."""
+    endpoint = f"127.0.0.1:{broker.port('discovery')}"
+    soon = datetime.now(UTC) + timedelta(seconds=2)
+    with barco.Producer(endpoint) as producer:
+        for wrong in (
+            {"deliver_at": soon.replace(tzinfo=None)},
+            {"deliver_at": soon, "deliver_after": 1.0},
+            {"deliver_after": -1.0},
+            {"deliver_after": timedelta(days=8)},
+            {"deliver_after": 1.0, "timestamp_us": now_us()},
+        ):
+            with pytest.raises(ValueError, match="deliver|due"):
+                producer.send("t", b"x", **wrong)
+        given = [
+            producer.send("t", b"%d" % n, f"k{n % 5}", headers={"n": b"%d" % n}, deliver_at=soon)
+            for n in range(40)
+        ]
+        given += [producer.send("t", b"%d" % n, deliver_after=1.5) for n in range(40, 50)]
+        plain = producer.send("t", b"50", "k1").result(SECONDS)
+        acks = [future.result(SECONDS) for future in given]
+    assert plain.offset is not None and plain.delayed is None
+    ids = [ack.delayed for ack in acks]
+    assert len(set(ids)) == 50 and all(ack.offset is None and ack.topic == "t" for ack in acks)
+    with barco.Admin(endpoint) as admin:
+        admin.cancel_delayed("t", str(ids[7]))
+        with pytest.raises(BarcoError) as refused:
+            admin.cancel_delayed("t", "1.1.999")
+        assert refused.value.status == 404
+    run = [sys.executable, "-m", "barco", "produce", "t", "--endpoint", endpoint]
+    told = subprocess.run(
+        [*run, "--deliver-after", "1s"], input=b"51\n52\n", capture_output=True, check=False
+    )
+    assert told.returncode == 0, told.stderr
+    for wrong_text in ("1", "soon", "9999999999d", "8d"):
+        told = subprocess.run(
+            [*run, "--deliver-after", wrong_text], capture_output=True, check=False
+        )
+        assert told.returncode == 2, wrong_text
+    found = until(broker, 52)
+    assert sorted(line["value"] for line in found) == sorted({*range(53)} - {7})
+    by_value = {line["value"]: line for line in found}
+    assert by_value[9]["headers"] == {"n": "9"} and by_value[9]["key"] == "k4"
+    assert by_value[9]["timestamp"] == (soon - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(
+        microseconds=1
+    )
+
+
+def test_a_batch_is_refused_as_a_whole(broker: RunningBroker) -> None:
+    """Without times there is nothing to wait for; one that is too far is too far for all."""
+    fields = {"Content-Type": "application/vnd.barco.batch", "Barco-Deliver-At": "timestamp"}
+    now = now_us()
+    far = now + 169 * 3_600_000_000
+    for times, type in (
+        (None, "invalid-delay"),
+        ([now, far], "delay-too-long"),
+        ([now, 5], "invalid-delay"),
+    ):
+        numbers = None if times is None else {"timestamp": times}
+        batch = _native.batch_encode([b"1", b"2"], None, numbers)
+        answer = send(broker, batch, fields, {"slice": 0})
+        assert (answer.status, answer.json["type"]) == (400, f"urn:barco:problem:{type}"), times
+    batch = _native.batch_encode([b"1", b"2"], [b"a", b"b"], {"timestamp": [now + 900_000, now]})
+    answer = send(broker, batch, fields)
+    assert answer.status == 202, answer
+    parts = answer.json.get("slices", [answer.json])
+    assert sum(part["count"] for part in parts) == 2 and all("delayed" in part for part in parts)
+    assert sorted(line["value"] for line in until(broker, 2)) == [1, 2]
+    assert send(broker, b"1", {"Barco-Deliver-At": "timestamp"}).status == 400

@@ -74,8 +74,7 @@ def insist(endpoints: list[str], number: int, due_ms: int) -> None:
 
 def read(endpoints: list[str]) -> list[tuple[int, int]]:
     """(value, timestamp) of all that the topic has."""
-    with barco.Reader("t", endpoint=endpoints) as reader:
-        return [(int(each.value or b""), each.timestamp_us) for each in reader]
+    return [(int(each.value or b""), each.timestamp_us) for each in barco.read("t", endpoints)]
 
 
 def look(endpoints: list[str], dues: dict[int, int]) -> list[tuple[int, int]]:

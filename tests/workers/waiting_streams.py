@@ -6,11 +6,15 @@ from barco.model.delays import WAITING_PREFIX
 class WaitingStreams:
     """A part of the twin."""
 
-    def streams(self, topic: str | None = None, /) -> list[tuple[str, int, int, int, int]]:
-        raise NotImplementedError
+    ends: dict[tuple[str, int], int]
+    starts: dict[tuple[str, int], int]
 
     def delayed_news(self) -> bool:
         return True
 
     def delayed_streams(self) -> list[tuple[str, int, int, int]]:
-        return [stream[:4] for stream in self.streams() if stream[0].startswith(WAITING_PREFIX)]
+        return [
+            (*name, self.starts.get(name, 0), end)
+            for name, end in self.ends.items()
+            if name[0].startswith(WAITING_PREFIX)
+        ]

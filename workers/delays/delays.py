@@ -2,11 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
-from barco.errors import BarcoError, BusyError, OutcomeUnknownError
+from barco.errors import (
+    BarcoError,
+    BusyError,
+    NotFoundError,
+    NotReadyError,
+    OutcomeUnknownError,
+    TooManyRequestsError,
+)
 from barco.model.delays import WAITING_PREFIX
-from barco.workers.delays.marks import DELAYS, DelayMark, Name, read_mark
+from barco.workers.delays.marks import DELAYS, DelayMark, Key, Name, read_cancelled, read_mark
 from barco.workers.delays.stream import DelayedStream, Figures, Shared
 from barco.workers.seams import ReactorLike
 from barco.workers.shard import internal
@@ -17,6 +25,11 @@ NEAR_TOTAL = 131_072
 """Waiting events of a worker that are known one by one: some 17 MB."""
 
 NEAR_MIN = 16
+
+CANCELLED_MAX = 10_000
+"""Of a worker, until they would have been due: each is a value in the state of the shard."""
+
+Args = Mapping[str, Any]
 
 BUSY_SECONDS, TROUBLE_SECONDS = 0.2, 5.0
 """Until it is tried again: there was no room; or something is wrong."""
@@ -46,6 +59,8 @@ class Delays:
         self._streams: dict[Name, DelayedStream] = {}
         self._marks: dict[Name, DelayMark] = {}
         """Of streams that are not there yet."""
+        self._cancelled: dict[Name, list[Key]] = {}
+        """By stream what was cancelled, of those that are not there yet."""
         self._tasks: dict[Name, asyncio.Task[None]] = {}
         self._timers: dict[Name, asyncio.TimerHandle] = {}
         self._told: dict[Name, float] = {}
@@ -75,6 +90,8 @@ class Delays:
         self.epoch = epoch
         kept = self._reactor.compacted(DELAYS)
         self._marks = dict(filter(None, internal.each(DELAYS, kept, read_mark)))
+        for name, key in filter(None, internal.each(DELAYS, kept, read_cancelled)):
+            self._cancelled.setdefault(name, []).append(key)
         self._reactor.delayed_news()
         self._look()
 
@@ -85,7 +102,10 @@ class Delays:
             task.cancel()
         for timer in self._timers.values():
             timer.cancel()
-        for table in (self._streams, self._marks, self._tasks, self._timers, self._told):
+        for table in (
+            *(self._streams, self._marks, self._cancelled),
+            *(self._tasks, self._timers, self._told),
+        ):
             table.clear()
 
     # --- What comes -------------------------------------------------------------------------------
@@ -104,9 +124,17 @@ class Delays:
                 stream = DelayedStream(self._shared, name, self.epoch, mark)
                 stream.seen = max(stream.seen, start)
                 self._streams[name] = stream
+                self._take_cancelled(stream)
             if end > stream.end:
                 stream.end = end
                 self._kick(stream)
+
+    def _take_cancelled(self, stream: DelayedStream) -> None:
+        for key in self._cancelled.pop(stream.name, ()):
+            if stream.mark.is_done(key):
+                stream.forget(key[1])
+            else:
+                stream.cancelled.add(key[1])
 
     async def topic_deleted(self, topic: str) -> None:
         """What waits for it is not delivered."""
@@ -114,6 +142,24 @@ class Delays:
             if name[0] == topic:
                 stream.drop()
                 self._kick(stream)
+
+    def operations(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
+        """By the names that frames carry."""
+        return {"delay_cancel": self._cancel}
+
+    async def _cancel(self, args: Args) -> None:
+        """{"topic", "slice": its index, "epoch", "offset"}: it is not delivered."""
+        if not self.epoch:
+            raise NotReadyError("This worker does not lead the shard (any more).")
+        stream = self._streams.get((args["topic"], args["slice"]))
+        if stream is None:
+            raise NotFoundError("No such event waits: it was delivered, or never there.")
+        if sum(len(each.cancelled) for each in self._streams.values()) >= CANCELLED_MAX:
+            raise TooManyRequestsError(
+                f"{CANCELLED_MAX} cancelled events of this worker wait for their time already."
+            )
+        async with stream.lock:
+            await stream.cancel(args["epoch"], args["offset"])
 
     # --- Turns ------------------------------------------------------------------------------------
 
@@ -141,7 +187,8 @@ class Delays:
     async def _step(self, stream: DelayedStream) -> float | None:
         """Seconds until the next one; None: until there is more."""
         try:
-            due = await stream.step()
+            async with stream.lock:
+                due = await stream.step()
         except OutcomeUnknownError as error:
             stream.lost = True
             self._tell(stream, error)
@@ -150,6 +197,9 @@ class Delays:
             return BUSY_SECONDS
         except BarcoError as error:
             self._tell(stream, error)
+            return TROUBLE_SECONDS
+        except Exception:
+            log.exception("%s/%d: what is due waits", *stream.name)
             return TROUBLE_SECONDS
         if due is None:
             return None

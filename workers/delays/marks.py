@@ -27,6 +27,7 @@ LAST: Key = (2**63 - 1, 2**64 - 1)
 """Before, and after, every event's."""
 
 _FIELDS = {"topic": str, "slice": int, "epoch": int, "least": int, "due": int, "end": int}
+_CANCELLED = {"topic": str, "slice": int, "due": int, "cancelled": int}
 _TURN = {"due": int, "end": int, "at": int, "offset": int}
 
 Name = tuple[str, int]
@@ -128,3 +129,23 @@ def read_mark(value: Mapping[str, Any]) -> tuple[Name, DelayMark] | None:
     if not mark.least <= mark.end <= (mark.turn.end if mark.turn else mark.end):
         raise ValueError("a mark goes back")
     return (read["topic"], read["slice"]), mark
+
+
+def cancel_key(name: Name, offset: int) -> bytes:
+    """Of the event that says that one is not to be delivered."""
+    return b"\0" + mark_key(name) + f"\0{offset}".encode()
+
+
+def cancelled(name: Name, key: Key) -> bytes:
+    """The event that says so."""
+    body = {"topic": name[0], "slice": name[1], "due": max(0, key[0]), "cancelled": key[1]}
+    packed: bytes = msgpack.packb(body)
+    return packed
+
+
+def read_cancelled(value: Mapping[str, Any]) -> tuple[Name, Key] | None:
+    """What an event says; None: it is of another kind."""
+    if "cancelled" not in value:
+        return None
+    read = internal.typed(value, _CANCELLED)
+    return (read["topic"], read["slice"]), (read["due"], read["cancelled"])

@@ -1,16 +1,31 @@
 """The events of one topic and slice that wait, and go to the topic when they are due."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from barco import _native
-from barco.errors import CorruptDataError
+from barco.errors import (
+    BarcoError,
+    CorruptDataError,
+    NotFoundError,
+    NotReadyError,
+    OutcomeUnknownError,
+)
 from barco.model.delays import WAITING_PREFIX
 from barco.types import KiB, MiB
 from barco.workers.delays.index import DueIndex
-from barco.workers.delays.marks import DELAYS, DelayMark, Key, Name, mark_key
+from barco.workers.delays.marks import (
+    DELAYS,
+    DelayMark,
+    Key,
+    Name,
+    cancel_key,
+    cancelled,
+    mark_key,
+)
 from barco.workers.seams import ReactorLike
 from barco.workers.shard.appends import Appends
 from barco.workers.shard.reads import Chunk, Reads, chunk_place, split_chunks
@@ -23,6 +38,9 @@ TURN_EVENTS = 16_384
 
 LEAST_EVERY = 1024
 """Events after which it is looked at anew from where on any wait."""
+
+SCAN_EVENTS, SCANS = 65_536, 4
+"""Whose times are in memory at once, and of how many streams."""
 
 SCAN_BYTES, READ_BYTES = 512 * KiB, 256 * KiB
 
@@ -52,10 +70,11 @@ class Shared:
     near_max: Callable[[], int]
     """Events of one stream that are known one by one."""
     figures: Figures = field(default_factory=Figures)
+    scans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SCANS))
 
 
 class DelayedStream:
-    """One of them, at the leader of its slice. One task at a time may use it."""
+    """One of them, at the leader of its slice."""
 
     def __init__(self, shared: Shared, name: Name, epoch: int, mark: DelayMark) -> None:
         self.name, self.mark = name, mark
@@ -67,6 +86,8 @@ class DelayedStream:
         """Of what is stable."""
         self.index = DueIndex(self._times, mark.from_on)
         self.cancelled: set[int] = set()
+        self.lock = asyncio.Lock()
+        """Held by whoever uses it."""
         self.lost = False
         """Nobody knows what the log has of it: the next leader does."""
         self._since_least = 0
@@ -80,8 +101,7 @@ class DelayedStream:
         shared, mark = self._shared, self.mark
         if self._drop_to > mark.least:
             await self._drop()
-        if self.seen < (mark.turn.end if mark.turn is not None else self.end):
-            await self._scan()
+        await self._scan(self.end if mark.turn is None else min(self.end, mark.turn.end))
         most = shared.near_max()
         await self.index.fill(most)
         now = shared.wall_us()
@@ -113,22 +133,24 @@ class DelayedStream:
         self.index = DueIndex(self._times, self.mark.from_on)
         await self._append([])
 
-    async def _scan(self) -> None:
-        """Look at what has come: all of it, or until the open turn's end."""
-        turn = self.mark.turn
-        stop = self.end if turn is None else min(self.end, turn.end)
-        at, self.seen = self.seen, stop
-        try:
-            for first, times in await self._times(at, stop):
-                self.index.add(times, first, self._shared.near_max())
-                at = first + len(times) // 8
-        except BaseException:
-            self.seen = at
-            raise
+    async def _scan(self, stop: int) -> None:
+        """Look at what has come, until there: not beyond the end of the open turn."""
+        while self.seen < stop:
+            at, self.seen = self.seen, min(stop, self.seen + SCAN_EVENTS)
+            try:
+                for first, times in await self._times(at, self.seen):
+                    self.index.add(times, first, self._shared.near_max())
+                    at = first + len(times) // 8
+            except BaseException:
+                self.seen = at
+                raise
 
     async def _times(self, start: int, stop: int) -> list[tuple[int, bytes]]:
+        async with self._shared.scans:
+            return await self._read_times(start, min(stop, self.seen))
+
+    async def _read_times(self, start: int, stop: int) -> list[tuple[int, bytes]]:
         topic, index = self._waiting_topic, self.name[1]
-        stop = min(stop, self.seen)
         found: list[tuple[int, bytes]] = []
         while start < stop:
             extent = await self._shared.reads.read(
@@ -173,8 +195,7 @@ class DelayedStream:
         shared, mark = self._shared, self.mark
         assert mark.turn is not None, "events are taken by turns"
         before = mark.turn.at
-        cancelled = {offset for _, offset in keys if offset in self.cancelled}
-        wanted = [offset for _, offset in keys if offset not in cancelled]
+        wanted = [offset for _, offset in keys if offset not in self.cancelled]
         batches, last, lost = await self._batches(wanted)
         count = len(keys)
         if last is not None:  # Not all of them.
@@ -186,7 +207,7 @@ class DelayedStream:
         except BaseException:
             mark.turn.at = before
             raise
-        gone = [offset for _, offset in keys[:count] if offset in cancelled]
+        gone = [offset for _, offset in keys[:count] if offset in self.cancelled]
         shared.figures.delivered += count - len(gone) - lost
         shared.figures.cancelled += len(gone)
         shared.figures.lost += lost
@@ -194,12 +215,54 @@ class DelayedStream:
             log.error("%s/%d: %d events were removed before they were due", *self.name, lost)
         for offset in gone:
             self.cancelled.discard(offset)
-            shared.appends.start(DELAYS, self.name[1], self.cancel_key(offset), b"")
+            self.forget(offset)
         return count
 
-    def cancel_key(self, offset: int) -> bytes:
-        """Of the event that says that one is not to be delivered."""
-        return b"\0" + mark_key(self.name) + f"\0{offset}".encode()
+    # --- Cancelling ---------------------------------------------------------------------------
+
+    async def cancel(self, epoch: int, offset: int) -> None:
+        """It is not delivered, durably. NotFoundError: it was, or there is none."""
+        if self.lost:
+            raise NotReadyError("What was written last is not known: ask again.")
+        key = await self._key(epoch, offset) if offset < self.end else None
+        if key is None or self.mark.is_done(key):
+            raise NotFoundError("No such event waits: it was delivered, or never there.")
+        if offset in self.cancelled:
+            return
+        value = cancelled(self.name, key)
+        future = self._shared.appends.start(
+            DELAYS, self.name[1], cancel_key(self.name, offset), value
+        )
+        self.cancelled.add(offset)
+        try:
+            await asyncio.shield(future)
+        except OutcomeUnknownError:
+            self.lost = True
+            raise
+        except BarcoError:
+            self.cancelled.discard(offset)
+            raise
+
+    async def _key(self, epoch: int, offset: int) -> Key | None:
+        """Of one event; None: it is not there, or was written by another generation."""
+        topic, index = self._waiting_topic, self.name[1]
+        extent = await self._shared.reads.read(
+            topic, index, offset, 1, stored=True, columns=_TIMES, stop=offset + 1
+        )
+        found: list[tuple[int, bytes]] = []
+        for chunk in extent.chunks:
+            first, count, written = chunk_place(chunk)
+            if first <= offset < first + count and written == epoch:
+                self._of_chunks(chunk, offset, offset + 1, found)
+        return (int.from_bytes(found[0][1], "little", signed=True), offset) if found else None
+
+    def forget(self, offset: int) -> None:
+        """That it was cancelled, in the log: it is done."""
+        try:
+            key = cancel_key(self.name, offset)
+            self._shared.appends.start(DELAYS, self.name[1], key, b"")
+        except BarcoError:
+            log.info("%s/%d: what was cancelled is forgotten later", *self.name)
 
     def _look_for_least(self, offset: int, count: int) -> None:
         self._since_least += count

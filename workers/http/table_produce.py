@@ -47,8 +47,9 @@ _PARAMETERS = (
     ),
     Parameter(
         "Barco-Deliver-At",
-        "The one event is to be seen then, not now: ISO 8601 with a zone, or milliseconds since "
-        "1970. Its timestamp is this time: not with timestamp.",
+        "The event is to be seen then, not now: ISO 8601 with a zone, or milliseconds since 1970. "
+        "Its timestamp is this time: not with timestamp. Of a batch: timestamp, each of its events "
+        "at its own.",
         header=True,
     ),
     Parameter(
@@ -145,4 +146,21 @@ PRODUCE = Route(
         Told("Retry-After", _RETRY_AFTER, (429, 503, 507)),
     ),
     shape="stored",
+)
+
+CANCEL = Route(
+    "DELETE",
+    "/v1/topic/{topic}/delayed/{id}",
+    "topics.cancel_delayed",
+    "A delayed event is not to be delivered. It can be repeated.",
+    "produce",
+    (),
+    answers={
+        204: "It will not be in its topic, durably.",
+        400: "This is no id.",
+        404: "It was delivered, or never there.",
+        429: "Too many that were cancelled wait for their time.",
+        503: "The slice has no leader now; nothing is changed.",
+        504: "It may be cancelled, or not: send it again.",
+    },
 )

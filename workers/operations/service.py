@@ -43,7 +43,7 @@ Args = Mapping[str, Any]
 
 LEADERS_ONLY = frozenset(
     ("poll", "commit", "goodbye", "revoke", "start_group", "groups", "positions", "seek", "forget")
-    + ("topic_apply", "commit_to", "lags")
+    + ("topic_apply", "commit_to", "lags", "delay_cancel")
 )
 """Operations on what only the leader has, or that write to the log."""
 Sealed = Callable[[], dict[str, Any] | None]
@@ -199,6 +199,7 @@ class ShardService:
             **self.access.operations(),
             **self.notes.operations(),
             **self.groups.operations(),
+            **self.delays.operations(),
             **producers.operations(self.reactor, self.first_slice, lambda: self.leading),
             "ping": self._ping,
             "standing": self._standing,

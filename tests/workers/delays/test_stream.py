@@ -6,17 +6,18 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import msgpack
 import pytest
 from reference.core import chunk_encode
 from twin import MemoryLog, MemoryReactor, run
 
 from barco import _native
-from barco.errors import BarcoError
+from barco.errors import BarcoError, BusyError, NotFoundError
 from barco.model.delays import WAITING_PREFIX
 from barco.workers.delays import index as index_module
 from barco.workers.delays import stream as stream_module
 from barco.workers.delays.delays import Delays
-from barco.workers.delays.marks import DELAYS, DelayMark, Turn, read_mark
+from barco.workers.delays.marks import DELAYS, DelayMark, Turn, read_cancelled, read_mark
 from barco.workers.delays.stream import DelayedStream, Figures, Shared
 from barco.workers.shard import internal
 from barco.workers.shard.appends import Appends
@@ -229,6 +230,60 @@ async def test_a_topic_that_was_deleted_takes_what_waits_along() -> None:
     world.now = 9999
     await world.steps(10)
     assert world.delivered() == [b"1700-2"]
+
+
+@run
+async def test_what_is_cancelled_is_passed_over() -> None:
+    """Also by who leads next, and what says so is forgotten with it."""
+    world = World(random.Random(1))
+    world.wait([1500, 1400, 1300, 900])
+    await world.steps(10)
+    stream = world.stream
+    for epoch, offset in ((0, 0), (1, 4), (1, 3), (2, 1)):
+        with pytest.raises(NotFoundError):
+            await stream.cancel(epoch, offset)
+    await stream.cancel(1, 1)
+    await stream.cancel(1, 1)
+    assert len(world.compacted(DELAYS)) == 2, "the mark, and what was cancelled"
+    world.begin()
+    keys = [read_cancelled(msgpack.unpackb(value)) for _, value in world.compacted(DELAYS) if value]
+    assert ((TOPIC, SLICE), (1400, 1)) in keys
+    world.stream.cancelled.add(1)
+    world.now = 9999
+    await world.steps(20)
+    assert world.delivered() == [b"900-3", b"1300-2", b"1500-0"]
+    assert world.figures.cancelled == 1 and not world.stream.cancelled
+    assert [value for key, value in world.compacted(DELAYS) if b"\0" == key[:1]] == [b""]
+    with pytest.raises(NotFoundError):
+        await world.stream.cancel(1, 1)
+
+
+@run
+async def test_what_could_not_be_delivered_can_be_cancelled() -> None:
+    """The mark that was not written says nothing."""
+    world = World(random.Random(1))
+    world.wait([1500, 1500])
+    await world.steps(3)
+    world.now, world.refuse_share = 2000, 1.0
+    with pytest.raises(BusyError):
+        await world.stream.step()
+    world.refuse_share = 0.0
+    await world.stream.cancel(1, 0)
+    await world.steps(5)
+    assert world.delivered() == [b"1500-1"]
+
+
+@run
+async def test_what_could_not_be_cancelled_is_delivered() -> None:
+    world = World(random.Random(1))
+    world.wait([1500])
+    await world.steps(3)
+    world.fail_status = 503
+    with pytest.raises(BusyError):
+        await world.stream.cancel(1, 0)
+    world.fail_status, world.now = 0, 2000
+    await world.steps(5)
+    assert world.delivered() == [b"1500-0"]
 
 
 @run
