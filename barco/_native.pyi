@@ -302,6 +302,18 @@ def chunks_take(
 def chunk_since(chunk: Buffer, timestamp_us: int, /) -> int:
     """The first event of the chunk that is as late as this, else the offset behind its last."""
 
+# --- Delayed events -------------------------------------------------------------------------
+
+def times_between(
+    times: Buffer, first: int, low: tuple[int, int], high: tuple[int, int], /
+) -> tuple[list[tuple[int, int]], tuple[int, int] | None]:
+    """Of events from offset `first` on, by their times of 8 bytes each: the keys (time, offset)
+    from `low` on and before `high`, in the order of offsets; and the least key from `high` on."""
+
+def chunk_batch(chunk: Buffer, offsets: list[int], /) -> bytes:
+    """The events of a chunk that have these offsets, in this order and with their times, as a
+    batch. ValueError: damaged, or one is not in it."""
+
 # --- States: what a generation begins with (native/log/state.h) ------------------------------
 
 def state_cut(state: Buffer, slice_first: int, slice_count: int, /) -> bytes:
@@ -500,6 +512,9 @@ class Reactor:
     def set_access(self, table: bytes | None, /) -> None: ...  # None: not known yet
     def take_headers(self, on: bool, /) -> None:
         """Whether events with headers or without a value are stored from now on; if not, 503."""
+    def take_delays(self, most_us: int, /) -> None: ...  # how far ahead events may be due
+    def delayed_news(self) -> bool: ...
+    def delayed_streams(self) -> list[tuple[str, int, int, int]]: ...
     def refusals(
         self,
     ) -> tuple[

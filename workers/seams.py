@@ -107,6 +107,12 @@ class ReactorLike(Protocol):
     def truncate_stream(self, topic: str, slice: int, start_offset: int) -> None:
         """Events before this offset are gone."""
 
+    def delayed_news(self) -> bool:
+        """Whether an event that is to wait became stable since this was asked last."""
+
+    def delayed_streams(self) -> list[tuple[str, int, int, int]]:
+        """(topic, slice, start offset, stable end) of all streams of events that wait."""
+
     def stats(self) -> dict[str, int]:
         """Counters and gauges by name."""
 

@@ -111,6 +111,11 @@ class AsyncAdmin:
         """Deletes a topic and its events."""
         await self._request("DELETE", f"/v1/topics/{check_topic(topic)}")
 
+    async def cancel_delayed(self, topic: str, id: str) -> None:
+        """A delayed event (`Ack.delayed`) is not delivered; NotFoundError: it was already."""
+        path = f"/v1/topic/{check_topic(topic)}/delayed/{quote(id, safe='')}"
+        await self._request("DELETE", path)
+
     async def groups(self) -> list[Document]:
         """Every group that has members or positions."""
         return self._list(await self._get("/v1/groups"), "groups")
@@ -309,6 +314,10 @@ class Admin:
     def delete_topic(self, topic: str) -> None:
         """Deletes a topic and its events."""
         self._thread.run(self._admin.delete_topic(topic))
+
+    def cancel_delayed(self, topic: str, id: str) -> None:
+        """A delayed event (`Ack.delayed`) is not delivered; NotFoundError: it was already."""
+        self._thread.run(self._admin.cancel_delayed(topic, id))
 
     def groups(self) -> list[Document]:
         """Every group that has members or positions."""

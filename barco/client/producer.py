@@ -9,6 +9,7 @@ import atexit
 import concurrent.futures
 import time
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -21,6 +22,7 @@ from barco.client.base.names import (
     Headers,
     check_timestamp,
     check_topic,
+    due_us,
     to_headers,
     to_key,
     to_value,
@@ -60,17 +62,25 @@ class AsyncProducer:
         key: Bytes | None = None,
         timestamp_us: int | None = None,
         headers: Headers | None = None,
+        *,
+        deliver_at: datetime | None = None,
+        deliver_after: float | timedelta | None = None,
     ) -> asyncio.Future[Ack]:
         """Takes one event; the future has its Ack once it is durable, or the reason why not.
 
         A `value` of None says that the key is no more. `headers`: at most 64 and 16 KiB, a mapping
         or pairs of names and values; names become lower case.
 
-        Without `timestamp_us` (microseconds since 1970) the broker's clock counts. Raises
+        `deliver_at` (with a time zone) or `deliver_after` (seconds): it waits until then, and the
+        Ack has its id, `delayed`. Without `timestamp_us` (microseconds since 1970) the broker's
+        clock counts. Raises
         BufferFullError if more than `buffer_bytes` wait already: await `drain()` to avoid it.
         """
         check_topic(topic)
         check_timestamp(timestamp_us)
+        due = due_us(topic, timestamp_us, deliver_at, deliver_after)
+        if due is not None:
+            topic, timestamp_us = self._sender.waiting_topic(topic), due
         key = None if key is None else to_key(key)
         value, packed = to_value(value), to_headers(headers)
         future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
@@ -149,17 +159,25 @@ class Producer:
         key: Bytes | None = None,
         timestamp_us: int | None = None,
         headers: Headers | None = None,
+        *,
+        deliver_at: datetime | None = None,
+        deliver_after: float | timedelta | None = None,
     ) -> concurrent.futures.Future[Ack]:
         """Takes one event; the future has its Ack once it is durable, or the reason why not.
 
         A `value` of None says that the key is no more. `headers`: at most 64 and 16 KiB, a mapping
         or pairs of names and values; names become lower case.
 
-        Without `timestamp_us` (microseconds since 1970) the broker's clock counts. Waits while
+        `deliver_at` (with a time zone) or `deliver_after` (seconds): it waits until then, and the
+        Ack has its id, `delayed`. Without `timestamp_us` (microseconds since 1970) the broker's
+        clock counts. Waits while
         more than `buffer_bytes` wait already; BufferFullError after the delivery time-out.
         """
         check_topic(topic)
         check_timestamp(timestamp_us)
+        due = due_us(topic, timestamp_us, deliver_at, deliver_after)
+        if due is not None:
+            topic, timestamp_us = self._sender.waiting_topic(topic), due
         key = None if key is None else to_key(key)
         value, packed = to_value(value), to_headers(headers)
         future: concurrent.futures.Future[Ack] = Delivery()

@@ -44,6 +44,7 @@ from barco.client.wire.http1 import Request, Response
 from barco.client.wire.ring import Ring
 from barco.client.wire.transport import Pool
 from barco.errors import BarcoError
+from barco.model.delays import WAITING_PREFIX
 from barco.model.token import TOKEN_MIN
 
 _log = logging.getLogger("barco.client")
@@ -151,6 +152,12 @@ class Sender:
             news = batcher.news()
         if news:
             self._wake(news)
+
+    def waiting_topic(self, topic: str) -> str:
+        """Where events of a topic wait: lanes of their own, whose sequences are their own too."""
+        if self._earlier is not None:
+            raise ValueError("a producer with a producer_id sends no delayed events")
+        return WAITING_PREFIX + topic
 
     def enqueue_many(self, topic: str, parts: Parts, on_done: DoneCallback) -> None:
         """Takes many events at once: all of them, or BufferFullError and none."""
@@ -370,14 +377,17 @@ class Sender:
         self, lane: Lane, batch: Batch, body: bytes, deadline: float
     ) -> Response | TransportError:
         assert self.ring is not None and batch.sequence is not None
+        topic = lane.topic.removeprefix(WAITING_PREFIX)
+        due = () if topic == lane.topic else (("Barco-Deliver-At", "timestamp"),)
         request = Request(
             "POST",
-            f"/v1/topic/{lane.topic}/messages{'' if lane.keyed else _slice_query(lane.slice)}",
+            f"/v1/topic/{topic}/messages{'' if lane.keyed else _slice_query(lane.slice)}",
             (
                 ("Content-Type", BATCH_TYPE),
                 ("Producer-Id", lane.producer_id),
                 ("Producer-Epoch", str(lane.producer_epoch)),
                 ("Producer-Seq", str(batch.sequence)),
+                *due,
             ),
             body,
         )

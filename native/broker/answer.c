@@ -91,7 +91,17 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_NOT_READY] = {503, "not-ready", "the worker that owns this slice is not ready", 1, 1},
     [PROBLEM_OLD_BROKERS] =
         {503, "not-ready",
-         "events with headers or without a value are taken once every broker can read them", 1, 1},
+         "events with headers, without a value or delayed are taken once all brokers read them", 1,
+         1},
+    [PROBLEM_BAD_DELAY] =
+        {400, "invalid-delay",
+         "one of Barco-Deliver-At (ISO 8601 with a zone, or ms since 1970; not a day ago) and "
+         "Barco-Deliver-After (ms, or a number with s, m, h or d), with one event and no "
+         "timestamp, or Barco-Deliver-At: timestamp with a batch that has times; for a topic whose "
+         "name has at most 117 characters",
+         0, 0},
+    [PROBLEM_FAR_DELAY] = {400, "delay-too-long",
+                           "limit says how many ms ahead an event may be due", 0, 0},
     [PROBLEM_TOO_MANY_TOPICS] = {503, "too-many-topics",
                                  "the worker holds as many topics or producers as it can", 1, 5},
     [PROBLEM_UNKNOWN_OUTCOME] =
@@ -216,7 +226,26 @@ static char *put_tail(char *at, const struct conn *conn, const struct slot *slot
     return at;
 }
 
-static char *put_part(char *at, const struct reactor *reactor, const struct part *part)
+/* An event that waits is named by where it waits: it has no offset in its topic yet. */
+static char *put_offset(char *at, const struct part *part, bool delayed)
+{
+    if (!delayed) {
+        at = PUT(at, ",\"startOffset\":\"");
+        at = put_u64(at, part->offset);
+    } else {
+        at = PUT(at, ",\"delayed\":\"");
+        at = put_u64(at, part->number);
+        *at++ = '.';
+        at = put_u64(at, part->epoch);
+        *at++ = '.';
+        at = put_u64(at, part->offset);
+    }
+    *at++ = '"';
+    return at;
+}
+
+static char *put_part(char *at, const struct reactor *reactor, const struct part *part,
+                      bool delayed)
 {
     at = PUT(at, "\"token\":\"");
     assert(part->number < ring_slices(reactor));
@@ -229,9 +258,8 @@ static char *put_part(char *at, const struct reactor *reactor, const struct part
     at = put_u64(at, part->number & (reactor->options.slices - 1));
     at = PUT(at, ",\"version\":");
     at = put_u64(at, part->epoch);
-    at = PUT(at, ",\"startOffset\":\"");
-    at = put_u64(at, part->offset);
-    at = PUT(at, "\",\"count\":");
+    at = put_offset(at, part, delayed);
+    at = PUT(at, ",\"count\":");
     return put_u64(at, part->count);
 }
 
@@ -242,7 +270,7 @@ static size_t produced_body(char *body, const struct reactor *reactor, const str
     at = put_text(at, slot->topic->name, slot->topic->name_len);
     at = PUT(at, "\",");
     if (slot->part_count == 1) {
-        at = put_part(at, reactor, &slot->part);
+        at = put_part(at, reactor, &slot->part, slot->delayed);
         at = PUT(at, "}\n");
         return (size_t)(at - body);
     }
@@ -251,7 +279,7 @@ static size_t produced_body(char *body, const struct reactor *reactor, const str
     for (uint32_t i = 0; i < slot->part_count; i++) {
         *at++ = i ? ',' : ' ';
         *at++ = '{';
-        at = put_part(at, reactor, &slot->parts[i]);
+        at = put_part(at, reactor, &slot->parts[i], slot->delayed);
         *at++ = '}';
         count += slot->parts[i].count;
     }
@@ -278,7 +306,8 @@ static void render_produced(struct conn *conn, const struct slot *slot)
         return;
     }
     size_t len = produced_body(body, conn_reactor(conn), slot);
-    at = PUT(at, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ");
+    at = slot->delayed ? PUT(at, "HTTP/1.1 202 Accepted\r\n") : PUT(at, "HTTP/1.1 200 OK\r\n");
+    at = PUT(at, "Content-Type: application/json\r\nContent-Length: ");
     at = put_u64(at, len);
     at = PUT(at, "\r\n");
     at = put_tail(at, conn, slot);
@@ -353,6 +382,9 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
         return snprintf(out, cap, ",\"limit\":%llu",
                         (unsigned long long)(slot->expected ? slot->expected
                                                             : options->request_bytes_max));
+    case PROBLEM_FAR_DELAY:
+        return snprintf(out, cap, ",\"limit\":%lld",
+                        (long long)conn_reactor(conn)->delay_us_max / 1000);
     case PROBLEM_UNKNOWN_NAME:
         if (slot->first == NULL)
             break;

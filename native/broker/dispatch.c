@@ -8,6 +8,7 @@
 
 #include "broker/batch_runs.h"
 #include "broker/calls.h"
+#include "broker/delay.h"
 #include "broker/headed.h"
 #include "broker/keyed_runs.h"
 #include "broker/park.h"
@@ -147,6 +148,8 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
     struct batch_facts facts;
     uint32_t keyless_slice;
     uint16_t problem = batch_examine(reactor, bytes, len, &facts);
+    if (problem == PROBLEM_NONE && produce->delayed) /* without times it has 0 for all */
+        problem = delay_batch(reactor, facts.view.base_timestamp_us, facts.max_timestamp);
     if (problem == PROBLEM_NONE)
         problem = choose_slice(reactor, produce, &keyless_slice);
     if (problem != PROBLEM_NONE)

@@ -32,7 +32,8 @@ static bool call_valid(const struct reactor *reactor, const struct call_frame *f
     return lens == frame->bytes && frame->number < ring_slices(reactor) &&
            frame->content <= CONTENT_CUT && frame->key_len <= KEY_BYTES_MAX &&
            topic_name_valid(topic, frame->topic_len) &&
-           !topic_name_reserved(topic, frame->topic_len);
+           (!topic_name_reserved(topic, frame->topic_len) ||
+            topic_name_delayed(topic, frame->topic_len));
 }
 
 /* A new field of a call comes out of the frame here; calls.c puts it in. */

@@ -6,6 +6,7 @@
 
 #include "base/murmur3.h"
 #include "admission/access.h"
+#include "broker/delay.h"
 #include "core/route.h"
 #include "http/traceparent.h"
 #include "http/uri.h"
@@ -187,7 +188,7 @@ static uint16_t note_headers(struct reactor *reactor, const struct event_headers
 
 /* One pass over the fields: length and first letter sort out nearly all of them. */
 static uint16_t read_headers(struct conn *conn, const struct http1_request *head,
-                             struct produce *out)
+                             struct produce *out, struct delay *delay)
 {
     struct producer_headers producer = {0};
     struct event_headers event = {.draft = {.out = NULL}};
@@ -246,9 +247,11 @@ static uint16_t read_headers(struct conn *conn, const struct http1_request *head
             }
             if (IS(name, "barco-no-forward"))
                 out->no_forward = value->len == 1 && value->p[0] == '1';
+            delay_note(delay, name, value);
             break;
         default:
-            break;
+            if (name->len == 19)
+                delay_note(delay, name, value);
         }
     }
     if (event.trace.p != NULL && out->content == CONTENT_EVENT)
@@ -397,25 +400,34 @@ static uint16_t read_query_fast(struct conn *conn, const struct http1_request *h
 uint16_t produce_head(struct conn *conn, const struct http1_request *head, struct http1_slice topic,
                       struct slot *slot, struct produce *out)
 {
+    struct reactor *reactor = conn_reactor(conn);
     memset(out, 0, sizeof *out);
     out->number = -1;
     if (!topic_name_valid(topic.p, topic.len))
         return PROBLEM_BAD_TOPIC;
     if (topic_name_reserved(topic.p, topic.len))
         return PROBLEM_RESERVED_TOPIC;
-    uint16_t problem = read_headers(conn, head, out);
+    struct delay delay = {.again = false};
+    char name[TOPIC_NAME_BYTES_MAX];
+    uint16_t problem = read_headers(conn, head, out, &delay);
     if (problem == PROBLEM_NONE)
         problem = read_query_fast(conn, head, slot, out);
     if (problem == PROBLEM_NONE && out->has_key &&
         (out->content == CONTENT_BATCH || out->content == CONTENT_KEYED))
         problem = PROBLEM_BAD_QUERY; /* the keys are inside */
+    slot->delayed = delay_asked(&delay);
+    if (problem == PROBLEM_NONE && slot->delayed)
+        problem = delay_apply(reactor, &delay, &topic, out, name);
     if (problem != PROBLEM_NONE)
         return problem;
     out->known_only = access_known_topics(conn);
     problem = produce_topic(conn, topic, out);
     slot->topic = out->topic;
     slot->minimal = out->minimal;
-    return problem;
+    if (problem != PROBLEM_NONE || !slot->delayed)
+        return problem;
+    out->topic = shard_topic_asked(reactor->shard, name, topic.len + DELAYED_PREFIX_BYTES);
+    return out->topic == NULL ? PROBLEM_TOO_MANY_TOPICS : PROBLEM_NONE;
 }
 
 uint16_t produce_topic(struct conn *conn, struct http1_slice topic, struct produce *out)

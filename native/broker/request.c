@@ -178,7 +178,7 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
     } else {
         struct waiter waiter = {.kind = WAITER_SLOT, .slot = request->slot, .conn = conn_id(conn)};
         uint64_t detail = 0;
-        const struct topic *topic = request->produce.topic;
+        const struct topic *topic = slot->topic; /* not the one where it waits */
         histogram_note(&conn_reactor(conn)->stages.of[STAGE_RECEIVE],
                        conn->loop->monotonic_us - slot->begun_us);
         problem = access_again(conn, &(struct http1_slice){topic->name, topic->name_len});

@@ -28,10 +28,11 @@ uint16_t slice_takes(const struct reactor *reactor, const struct produce *produc
         return PROBLEM_NONE;
     if (reactor->disk_full)
         return PROBLEM_DISK_FULL;
-    if (!reactor->options.auto_create && !produce->topic->declared)
+    const struct topic *topic = shard_topic_meant(reactor->shard, produce->topic);
+    if (!reactor->options.auto_create && (topic == NULL || !topic->declared))
         return PROBLEM_UNKNOWN_TOPIC;
-    return produce->known_only && !is_there(reactor, produce->topic) ? PROBLEM_TOPIC_QUOTA
-                                                                     : PROBLEM_NONE;
+    const bool known = topic != NULL && is_there(reactor, topic);
+    return produce->known_only && !known ? PROBLEM_TOPIC_QUOTA : PROBLEM_NONE;
 }
 
 uint16_t produce_slice(struct reactor *reactor, const struct produce *produce, uint32_t number,

@@ -18,6 +18,7 @@ enum slot_kind { SLOT_OPEN, SLOT_PRODUCED, SLOT_DUPLICATE, SLOT_PROBLEM, SLOT_PY
 struct slot {
     uint8_t kind;
     bool head_only, minimal, close, http10_keep_alive, want_continue, control;
+    bool delayed; /* its event waits until it is due: the answer names it */
     uint16_t status;
     uint16_t problem;
     uint64_t refusal;  /* the number of a request that was refused, if it has one already */

@@ -224,6 +224,7 @@ struct reactor {
     bool notify, draining, routed, io_failed, blocked_any, disk_full;
     bool opening; /* a generation without followers has begun: its first group is told */
     bool headers_taken; /* every broker of the ring reads events with headers or without a value */
+    int64_t delay_us_max; /* how far ahead an event may be due; 0: none may be delayed */
     bool tells_settled; /* Python waits until no append is under way */
     int64_t swept_ms;
     int64_t give_up_ms; /* when to look for calls to give up before the next sweep; 0: then */

@@ -19,6 +19,7 @@ struct produce {
     bool headed; /* has headers or no value: one event, which headed.c makes a cut of */
     bool no_value;
     bool loose; /* a batch that is not stored as it came, but gathered with other events */
+    bool delayed; /* of a batch: each of its events until its own time */
     int64_t number; /* asked for, -1: by key */
     int64_t timestamp;
     uint32_t key_len, producer_epoch;

@@ -124,3 +124,10 @@ bool topic_name_reserved(const char *p, size_t len)
 {
     return len > 1 && p[0] == '_' && p[1] == '_';
 }
+
+bool topic_name_delayed(const char *p, size_t len)
+{
+    return len > DELAYED_PREFIX_BYTES && memcmp(p, DELAYED_PREFIX, DELAYED_PREFIX_BYTES) == 0 &&
+           topic_name_valid(p + DELAYED_PREFIX_BYTES, len - DELAYED_PREFIX_BYTES) &&
+           !topic_name_reserved(p + DELAYED_PREFIX_BYTES, len - DELAYED_PREFIX_BYTES);
+}

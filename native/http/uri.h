@@ -27,4 +27,10 @@ bool topic_name_valid(const char *p, size_t len);
 /* Whether it is the name of an internal topic: only this program itself writes there. */
 bool topic_name_reserved(const char *p, size_t len);
 
+/* The topic in which the events of another wait until they are due: its name behind this. Clients
+ * do not name it, but what waits there is theirs. */
+#define DELAYED_PREFIX "__delayed."
+#define DELAYED_PREFIX_BYTES (sizeof DELAYED_PREFIX - 1)
+bool topic_name_delayed(const char *p, size_t len);
+
 #endif

@@ -54,6 +54,7 @@ void shard_free(struct shard *shard)
             topic_free(shard, shard->topics[i]);
     free(shard->topics);
     free(shard->topic_table);
+    free(shard->delayed);
     free(shard->producers);
     if (shard->compacted != NULL)
         for (uint32_t i = 0; i <= shard->compacted_mask; i++)
@@ -112,6 +113,19 @@ static bool topics_reserve(struct shard *shard)
     return shard->topic_count * 2 < shard->topic_mask || topic_table_grow(shard);
 }
 
+/* Room for one more that is delayed. */
+static bool delayed_reserve(struct shard *shard)
+{
+    if ((shard->delayed_count & (shard->delayed_count - 1)) != 0)
+        return true; /* it grows at powers of two */
+    const size_t room = shard->delayed_count ? (size_t)shard->delayed_count * 2 : 1;
+    assert(room > shard->delayed_count && shard->delayed_count <= shard->topic_count);
+    uint32_t *numbers = realloc(shard->delayed, room * sizeof *numbers);
+    if (numbers != NULL)
+        shard->delayed = numbers;
+    return numbers != NULL;
+}
+
 #define TOPIC_STATE_BYTES 2u
 #define STREAM_STATE_BYTES 40u
 #define PRODUCER_STATE_BYTES (PRODUCER_ID_BYTES + 40u)
@@ -132,7 +146,9 @@ struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len
     struct topic *topic = shard_topic(shard, name, len);
     if (topic != NULL)
         return topic;
-    if (!topic_name_valid(name, len) || shard->topic_count >= TOPICS_MAX || !topics_reserve(shard))
+    const bool delayed = topic_name_delayed(name, len);
+    if (!topic_name_valid(name, len) || shard->topic_count >= TOPICS_MAX ||
+        !topics_reserve(shard) || (delayed && !delayed_reserve(shard)))
         return NULL;
     topic = calloc(1, sizeof *topic);
     struct stream **streams = calloc(shard->slice_count, sizeof *streams);
@@ -147,13 +163,25 @@ struct topic *shard_topic_make(struct shard *shard, const char *name, size_t len
     topic->name_len = (uint8_t)len;
     memcpy(topic->name, name, len);
     topic->streams = streams;
-    topic->internal = topic_name_reserved(name, len);
+    topic->delayed = topic->any_time = delayed; /* its times are those when events are due */
+    topic->internal = topic_name_reserved(name, len) && !delayed;
     topic->compacted = topic->internal;
+    assert(!(topic->compacted && delayed)); /* what waits is no value of a key */
+    if (delayed)
+        shard->delayed[shard->delayed_count++] = topic->index;
     topic->shared = strcmp(topic->name, SHARED_TOPIC) == 0;
     shard->topics[shard->topic_count++] = topic;
     shard->state_bytes += TOPIC_STATE_BYTES + len;
     topic_place(shard, topic);
     return topic;
+}
+
+const struct topic *shard_topic_meant(struct shard *shard, const struct topic *topic)
+{
+    assert(!topic->delayed || topic->name_len > DELAYED_PREFIX_BYTES);
+    return topic->delayed ? shard_topic(shard, topic->name + DELAYED_PREFIX_BYTES,
+                                        topic->name_len - DELAYED_PREFIX_BYTES)
+                          : topic;
 }
 
 struct topic *shard_topic_asked(struct shard *shard, const char *name, size_t len)

@@ -66,6 +66,7 @@ struct topic {
     uint8_t name_len;
     uint8_t compression; /* enum; COMPRESSION_DEFAULT: as the broker's options say */
     bool internal;   /* "__": written by the broker only */
+    bool delayed;    /* events of another topic wait in it: DELAYED_PREFIX; not internal */
     bool compacted;  /* the last value of each key of a slice is kept, in snapshots too */
     bool shared;     /* SHARED_TOPIC */
     bool declared;   /* exists although nothing was produced yet */
@@ -115,6 +116,8 @@ struct shard {
      * it; 0: no bound. A snapshot has to fit into a group. */
     uint64_t state_bytes, state_bytes_max;
     uint64_t checks; /* groups of others, since start: shard_take() */
+    uint32_t *delayed, delayed_count; /* the numbers of topics that are delayed */
+    bool delayed_news; /* one of them has become longer: nobody has looked since */
     int64_t full_us; /* when the producers' table was last found full of live ones */
 };
 
@@ -136,6 +139,8 @@ uint64_t shard_state_bytes(const struct shard *shard);
 /* True when clients may add nothing to the state: topics, producers, group offsets. What is in the
  * log already is applied all the same. */
 bool shard_full(const struct shard *shard);
+/* What a client named: the topic itself, or the one whose events wait in it; NULL: unknown here. */
+const struct topic *shard_topic_meant(struct shard *shard, const struct topic *topic);
 /* A client's topic: found, or made unless the shard is full. */
 struct topic *shard_topic_asked(struct shard *shard, const char *name, size_t len);
 /* False when this would be one more producer, and the shard is full. */

@@ -5,6 +5,7 @@
 int py_batch_init(PyObject *module);
 int py_codec_init(PyObject *module);
 int py_columns_init(PyObject *module);
+int py_delays_init(PyObject *module);
 int py_disk_init(PyObject *module);
 int py_feed_init(PyObject *module);
 int py_headers_init(PyObject *module);
@@ -30,6 +31,7 @@ PyMODINIT_FUNC PyInit__native(void)
     if (py_batch_init(module) < 0 ||
         py_codec_init(module) < 0 ||
         py_columns_init(module) < 0 ||
+        py_delays_init(module) < 0 ||
         py_disk_init(module) < 0 ||
         py_feed_init(module) < 0 ||
         py_headers_init(module) < 0 ||

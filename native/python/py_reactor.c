@@ -575,6 +575,7 @@ int py_reactor_init(PyObject *module)
         reactor_access_methods, reactor_intake_methods, reactor_replica_methods,
         reactor_tls_methods,    reactor_feed_methods,   reactor_stages_methods,
         reactor_answer_methods,
+        reactor_delays_methods,
     };
     int count = 0;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)

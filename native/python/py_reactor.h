@@ -31,6 +31,7 @@ extern PyMethodDef reactor_tls_methods[];     /* py_tls.c */
 extern PyMethodDef reactor_feed_methods[];    /* py_feed.c */
 extern PyMethodDef reactor_stages_methods[];  /* py_stages.c */
 extern PyMethodDef reactor_answer_methods[];  /* py_answers.c */
+extern PyMethodDef reactor_delays_methods[];  /* py_delays.c */
 
 /* A problem as (status, type, title); None of none. */
 static inline PyObject *py_problem(uint16_t problem)

@@ -229,8 +229,52 @@ static void test_broken_snapshots(void)
     shard_free(shard);
 }
 
+static struct topic *made(struct shard *shard, const char *name)
+{
+    struct topic *topic = shard_topic_make(shard, name, strlen(name));
+    CHECK(topic != NULL);
+    return topic;
+}
+
+/* What waits is no value of a key, its topic is known to be one, also after a restore that numbers
+ * topics otherwise; and it is the topic itself that somebody asked for. */
+static void test_topics_of_what_waits(void)
+{
+    static const char *const others[] = {"__delays", "__delayed", "__delayed.", "__delayed.__t",
+                                         "__delayed..", "_delayed.t", "x__delayed.t"};
+    struct shard *shard = shard_new(2, 4), *back = shard_new(2, 4);
+    char name[32];
+    size_t len;
+    made(back, "first");
+    made(back, "__delayed.t4");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const struct topic *topic = made(shard, others[i]);
+        const bool reserved = strncmp(others[i], "__", 2) == 0;
+        CHECK(!topic->delayed && topic->internal == reserved && !topic->any_time);
+        CHECK(shard_topic_meant(shard, topic) == topic);
+    }
+    for (int i = 0; i < 9; i++) {
+        snprintf(name, sizeof name, "__delayed.t%d", i);
+        const struct topic *topic = made(shard, name);
+        CHECK(topic->delayed && topic->any_time && !topic->internal && !topic->compacted);
+        CHECK(shard_topic_meant(shard, topic) == NULL);
+        CHECK(made(shard, name + 10) == shard_topic_meant(shard, topic));
+        CHECK(shard->delayed_count == (uint32_t)i + 1 && shard->delayed[i] == topic->index);
+    }
+    uint8_t *bytes = shard_snapshot(shard, NULL, 0, NOW, &len);
+    CHECK(bytes != NULL && shard_restore(back, bytes, len) == 0 && back->delayed_count == 9);
+    for (uint32_t i = 0; i < back->delayed_count; i++) {
+        const struct topic *topic = back->topics[back->delayed[i]];
+        CHECK(topic->delayed && topic->index == back->delayed[i]);
+    }
+    free(bytes);
+    shard_free(back);
+    shard_free(shard);
+}
+
 int main(void)
 {
+    test_topics_of_what_waits();
     test_topics();
     test_index();
     test_deduplication();

@@ -76,6 +76,10 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
         *("/v1/topic/t/producers/p", "", None),
         {"produces"},
     ),
+    ("DELETE", "/v1/topic/{topic}/delayed/{id}"): (
+        *("/v1/topic/t/delayed/0.1.0", "", None),
+        {"produces"},
+    ),
     ("GET", "/v1/topic/{topic}/slices"): (
         *("/v1/topic/t/slices", "", None),
         {"produces", "consumes", "elsewhere"},

@@ -37,6 +37,8 @@ FLOORS = (
     *("barco.workers.storage.reading", "barco.workers.storage.stores"),
     *("barco.workers.shard", "barco.workers.groups", "barco.workers.queues"),
     *("barco.workers.writes", "barco.workers.schemas"),
+    "barco.workers.delays",
+    "barco.workers.writes",
     *("barco.workers.peers", "barco.workers.operations", "barco.workers.process"),
     "barco.workers.replication",
     *("barco.workers.http.base", "barco.workers.http.listening", "barco.workers.http.schemas"),

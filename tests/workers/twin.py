@@ -4,18 +4,19 @@ Everything above the seams is real. A worker that was killed comes back with wha
 """
 
 import asyncio
-import functools
 import itertools
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
+import looped
 from memory_spool import MemorySpool
 from reference.batch import decode_batch
 from reference.core import chunk_encode
+from waiting_streams import WaitingStreams
 
 from barco import _native
 from barco.cluster.groups.groups import Groups
@@ -35,7 +36,7 @@ from barco.workers.http.base.messages import Response
 from barco.workers.operations.service import ShardService
 
 
-class MemoryReactor:
+class MemoryReactor(WaitingStreams):
     """Streams of stored chunks; what is appended becomes stable at once, or when told to."""
 
     engine = "memory"
@@ -197,13 +198,18 @@ class MemoryReactor:
     # --- For tests ----------------------------------------------------------------------------
 
     def produce(
-        self, topic: str, slice: int, values: list[bytes], keys: list[bytes | None] | None = None
+        self,
+        topic: str,
+        slice: int,
+        values: list[bytes],
+        keys: list[bytes | None] | None = None,
+        stamps: list[int] | None = None,
     ) -> int:
         """One chunk with these events, stable; the offset of the first."""
         place = (topic, slice)
         base = self.ends.get(place, 0)
         self.clock_us += 1_000
-        stamps = [self.clock_us + n for n in range(len(values))]
+        stamps = stamps or [self.clock_us + n for n in range(len(values))]
         chunk = chunk_encode(topic, slice, self.epoch, base, values, keys, stamps)
         self.chunks.setdefault(place, []).append(chunk)
         self.ends[place] = base + len(values)
@@ -490,10 +496,4 @@ def answer_of(response: Response) -> Answer:
     return Answer(response.status, {n.lower(): v for n, v in response.headers}, whole)
 
 
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """An async test as one that pytest calls."""
-
-    def called() -> None:
-        asyncio.run(asyncio.wait_for(test(), 30))
-
-    return functools.update_wrapper(called, test, ("__name__", "__doc__"), ())
+run = looped.run

@@ -123,6 +123,7 @@ NEEDS = {
     ("GET", "/v1/consumer/assignment"): _OF_MEMBER,
     ("POST", "/v1/consumer/heartbeat"): _OF_MEMBER,
     ("GET", "/v1/topic/{topic}/producers/{id}"): Need((PRODUCE,), _topic),
+    ("DELETE", "/v1/topic/{topic}/delayed/{id}"): Need((PRODUCE,), _topic),
     ("GET", "/v1/topic/{topic}/slices"): Need((CONSUME, PRODUCE), _topic),
     ("GET", "/v1/topic/{topic}/slices/{token}/{index}/events"): _READS,
     ("GET", "/v1/topic/{topic}/events"): _READS,

@@ -18,7 +18,7 @@ from barco.workers.http.table_events import (
     WAIT,
 )
 from barco.workers.http.table_growing import GROWING_ROUTES
-from barco.workers.http.table_produce import PRODUCE
+from barco.workers.http.table_produce import CANCEL, PRODUCE
 from barco.workers.http.table_queues import QUEUE_ROUTES
 from barco.workers.http.table_shippers import SHIPPER_ROUTES
 from barco.workers.http.table_users import USER_ROUTES
@@ -325,6 +325,7 @@ ROUTES = (
         shape="topology",
     ),
     PRODUCE,
+    CANCEL,
     _REGISTER,
     replace(_REGISTER, method="POST"),
     Route(

@@ -45,6 +45,19 @@ _PARAMETERS = (
         header=True,
         values=("1",),
     ),
+    Parameter(
+        "Barco-Deliver-At",
+        "The event is to be seen then, not now: ISO 8601 with a zone, or milliseconds since 1970. "
+        "Its timestamp is this time: not with timestamp. Of a batch: timestamp, each of its events "
+        "at its own.",
+        header=True,
+    ),
+    Parameter(
+        "Barco-Deliver-After",
+        "The same, from now on: milliseconds, or a number with ms, s, m, h or d. Not with the "
+        "other.",
+        header=True,
+    ),
     Parameter("Prefer", "204 instead of 200.", header=True, values=("return=minimal",)),
     Parameter(
         "Producer-Id",
@@ -105,6 +118,7 @@ PRODUCE = Route(
     },
     answers={
         200: "Stored, durably.",
+        202: "Stored, durably; it will be in its topic when it is due. `delayed` is its id.",
         204: "The same with Prefer: return=minimal; or it was stored before.",
         400: "Malformed, or without events; the type says what.",
         401: "Nobody's token, or none, where one is needed.",
@@ -132,4 +146,21 @@ PRODUCE = Route(
         Told("Retry-After", _RETRY_AFTER, (429, 503, 507)),
     ),
     shape="stored",
+)
+
+CANCEL = Route(
+    "DELETE",
+    "/v1/topic/{topic}/delayed/{id}",
+    "topics.cancel_delayed",
+    "A delayed event is not to be delivered. It can be repeated.",
+    "produce",
+    (),
+    answers={
+        204: "It will not be in its topic, durably.",
+        400: "This is no id.",
+        404: "It was delivered, or never there.",
+        429: "Too many that were cancelled wait for their time.",
+        503: "The slice has no leader now; nothing is changed.",
+        504: "It may be cancelled, or not: send it again.",
+    },
 )

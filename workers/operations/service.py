@@ -10,6 +10,7 @@ from typing import Any
 from barco import limits
 from barco.errors import NotReadyError, RequestError
 from barco.model.options import WorkerOptions
+from barco.workers.delays.delays import Delays
 from barco.workers.groups.desk import ConsumerDesk
 from barco.workers.groups.views import GroupView
 from barco.workers.operations.access import AccessDesk
@@ -45,7 +46,7 @@ Args = Mapping[str, Any]
 
 LEADERS_ONLY = frozenset(
     ("poll", "commit", "goodbye", "revoke", "start_group", "groups", "positions", "seek", "forget")
-    + ("topic_apply", "commit_to", "reject", "lags")
+    + ("topic_apply", "commit_to", "reject", "lags", "delay_cancel")
 )
 """Operations on what only the leader has, or that write to the log."""
 Sealed = Callable[[], dict[str, Any] | None]
@@ -162,7 +163,8 @@ class ShardService:
         self.notes = Notes(reactor, self.appends, self.slices, now_us)
         self.schemas = self._make_schemas()
         self.queues, self.groups, self._beyond = self._make_queues()
-        self.topics.on_deleted = self.staging.topic_deleted
+        self.delays = Delays(reactor, reads=self.reads, appends=self.appends, wall_us=wall_us)
+        self.topics.on_deleted = self._topic_deleted
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
 
@@ -211,6 +213,7 @@ class ShardService:
             **self.notes.operations(),
             **self.schemas.operations(),
             **self.groups.operations(),
+            **self.delays.operations(),
             **producers.operations(self.reactor, self.first_slice, lambda: self.leading),
             "ping": self._ping,
             "standing": self._standing,
@@ -241,6 +244,7 @@ class ShardService:
         self.target.close()
         self.access.close()
         self.queues.close()
+        self.delays.close()
         self.consumption.close()
         self.waiters.wake()
 
@@ -253,9 +257,14 @@ class ShardService:
         self.access.open()
         self.consumption.open(epoch)
         self.queues.open(epoch)
+        self.delays.open(epoch)
         self.staging.open(self.topics.deleted())
         self.notes.open()
         self.schemas.open()
+
+    async def _topic_deleted(self, topic: str) -> None:
+        await self.staging.topic_deleted(topic)
+        await self.delays.topic_deleted(topic)
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""
@@ -276,6 +285,7 @@ class ShardService:
             self.appends.appended(tag, status, offset)
         elif upcall[0] == "stable":
             self.waiters.look()
+            self.delays.look()
         else:
             return False
         return True
@@ -416,5 +426,6 @@ class ShardService:
         stats["internal_events_skipped"] = internal.skipped()
         stats["long_polls_waiting"] = len(self.waiters)
         stats["group_offsets"] = self.consumption.cursor_count + len(self.queues)
+        stats |= self.delays.stats()
         stats["consumers_registered"] = self.membership.member_count
         return stats

@@ -5,6 +5,7 @@ import logging
 from barco import limits
 from barco._native import Reactor
 from barco.errors import OperatorError
+from barco.model.delays import delay_us_max
 from barco.model.generation import Generation, genesis
 from barco.model.options import WorkerOptions
 from barco.model.ranges import end_of_slice, first_ranges, peer_of
@@ -101,6 +102,7 @@ def make_reactor(options: WorkerOptions, session: int) -> Reactor:
     for name in filter(None, hosts):
         reactor.add_host(name)
     reactor.take_headers(options.headers)
+    reactor.take_delays(delay_us_max(options.retention_hours))
     if options.ring_size > 1:
         reactor.park(int(1000 * limits.PRODUCE_WAIT_SECONDS))
     if options.access.get("required"):

@@ -2,19 +2,21 @@
 
 import argparse
 import io
+import re
 import sys
 import threading
 import time
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import barco
 from barco.cli.shared import talk
 from barco.cli.shared.lines import KeyField, blocks
-from barco.client.base.names import to_headers
+from barco.client.base.names import due_us, to_headers
 
 DESCRIPTION = """\
 Send events to a topic: each line of FILE is one event, as it is. Without FILE, or with -, lines
@@ -36,6 +38,7 @@ Examples:
   barco produce images picture.png --raw --key camera-7 --header type=image/png
   barco produce images --null --key camera-7
   barco produce orders orders.ndjson --key-field customer --json
+  echo '{{"remind": 7}}' | barco produce reminders --deliver-after 30s
 
 {talk.EXIT_CODES}"""
 
@@ -76,6 +79,11 @@ def add_parser(subparsers: Any) -> None:
                         help="of every event; may be given again")  # fmt: skip
     parser.add_argument("--null", action="store_true",
                         help="one event without a value, to say that --key is no more")  # fmt: skip
+    delay = parser.add_mutually_exclusive_group()
+    delay.add_argument("--deliver-after", metavar="SPAN", type=span,
+                       help="they wait so long: 1500ms, 30s, 5m, 2h, 1d")  # fmt: skip
+    delay.add_argument("--deliver-at", metavar="TIME", type=moment,
+                       help="they wait until then: 2026-11-27T08:30:00Z")  # fmt: skip
     parser.add_argument("--raw", action="store_true", help="the whole input is one event")
     parser.add_argument("--timeout", metavar="SECONDS", type=talk.seconds, default=30.0,
                         help="give an event up after so long (default: %(default)g)")  # fmt: skip
@@ -92,6 +100,40 @@ def header(text: str) -> tuple[str, str]:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return name, value
+
+
+def span(text: str) -> timedelta:
+    """How long an event is to wait."""
+    match = re.fullmatch(r"(\d{1,12})(ms|s|m|h|d)", text, re.ASCII)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number with ms, s, m, h or d")
+    unit = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+    try:
+        found = timedelta(**{unit[match[2]]: int(match[1])})
+        due_us("t", None, None, found)
+    except (OverflowError, ValueError):
+        raise argparse.ArgumentTypeError(f"{text!r} is too long: a week at the most") from None
+    return found
+
+
+def moment(text: str) -> datetime:
+    """Until when."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = datetime.min
+    if found.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time with a zone (ISO 8601)")
+    try:
+        due_us("t", None, found, None)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    return found
+
+
+def _delay(args: argparse.Namespace) -> dict[str, Any]:
+    given = {"deliver_at": args.deliver_at, "deliver_after": args.deliver_after}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _check(args: argparse.Namespace) -> str | None:
@@ -173,7 +215,7 @@ def _send_one(
     sent.bytes = len(value)
     sent.waits = True
     given = None if args.null else value
-    producer.send(args.topic, given, args.key, headers=args.header).result()
+    producer.send(args.topic, given, args.key, headers=args.header, **_delay(args)).result()
     sent.events = 1
 
 
@@ -183,6 +225,9 @@ def _send_lines(
     field = KeyField(args.key_field) if args.key_field else None
     key = None if args.key is None else args.key.encode()
     futures: deque[Future[int]] = deque()
+    if delay := _delay(args):
+        _send_delayed(producer, args, stream, sent, delay)
+        return
     for lines in blocks(stream):
         keys = [key] * len(lines) if field is None else field.keys(lines)
         sent.waits = True
@@ -192,3 +237,24 @@ def _send_lines(
         sent.events += settle(futures)
     while futures:
         sent.events += futures.popleft().result()
+
+
+def _send_delayed(
+    producer: "barco.Producer",
+    args: argparse.Namespace,
+    stream: BinaryIO,
+    sent: Sent,
+    delay: dict[str, Any],
+) -> None:
+    field = KeyField(args.key_field) if args.key_field else None
+    for lines in blocks(stream):
+        keys = [args.key] * len(lines) if field is None else field.keys(lines)
+        sent.waits = True
+        futures = [
+            producer.send(args.topic, line, key, headers=args.header, **delay)
+            for line, key in zip(lines, keys, strict=True)
+        ]
+        for future in futures:
+            future.result()
+            sent.events += 1
+        sent.bytes += sum(map(len, lines))

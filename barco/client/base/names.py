@@ -1,10 +1,13 @@
 """What a topic may be called, and what a key or value may be given as."""
 
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 from barco._native import headers_encode
 from barco.limits import KEY_BYTES_MAX
+from barco.model.delays import DELAY_HOURS_MAX, DELAYED_TOPIC_BYTES_MAX, HOUR_US
 
 Bytes = bytes | bytearray | memoryview | str
 Headers = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
@@ -15,6 +18,7 @@ DEFAULT_ENDPOINT = "127.0.0.1:9250"
 
 _TOPIC = re.compile(r"[a-zA-Z0-9_.-]{1,127}", re.ASCII)
 _checked: set[str] = set()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check_topic(topic: str) -> str:
@@ -67,6 +71,37 @@ def check_timestamp(timestamp_us: int | None) -> None:
     """ValueError unless it is None or microseconds after 1970."""
     if timestamp_us is not None and not 0 < timestamp_us < 2**63:
         raise ValueError(f"a timestamp is microseconds since 1970, and positive: {timestamp_us}")
+
+
+def due_us(
+    topic: str,
+    timestamp_us: int | None,
+    deliver_at: datetime | None,
+    deliver_after: float | timedelta | None,
+) -> int | None:
+    """When an event is to be in its topic, in microseconds since 1970; None: now. ValueError if it
+    can not be meant."""
+    if deliver_at is None and deliver_after is None:
+        return None
+    if timestamp_us is not None or (deliver_at is not None and deliver_after is not None):
+        raise ValueError("one of deliver_at, deliver_after and timestamp_us")
+    if len(topic) > DELAYED_TOPIC_BYTES_MAX:
+        raise ValueError(f"topics of delayed events have at most {DELAYED_TOPIC_BYTES_MAX} letters")
+    now = time.time_ns() // 1000
+    if deliver_at is not None:
+        if deliver_at.tzinfo is None:
+            raise ValueError("deliver_at is a datetime with a time zone")
+        due = (deliver_at - _EPOCH) // timedelta(microseconds=1)
+    else:
+        span = deliver_after if isinstance(deliver_after, timedelta) else None
+        seconds = span.total_seconds() if span is not None else deliver_after
+        assert not isinstance(seconds, timedelta) and seconds is not None, "one of them is given"
+        if not 0 <= seconds < 1e9:
+            raise ValueError(f"deliver_after is seconds, or a timedelta: {deliver_after}")
+        due = now + int(seconds * 1e6)
+    if not now - 24 * HOUR_US < due <= now + DELAY_HOURS_MAX * HOUR_US:
+        raise ValueError(f"events are due within {DELAY_HOURS_MAX} hours, or were since yesterday")
+    return due
 
 
 def as_endpoints(endpoint: str | Sequence[str]) -> list[str]:

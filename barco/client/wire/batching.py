@@ -13,6 +13,8 @@ from itertools import accumulate
 from operator import add
 from typing import NamedTuple, Protocol
 
+from barco.model.delays import WAITING_PREFIX
+
 EVENT_OVERHEAD_BYTES = 96
 """What an event weighs in memory beside its bytes (two object headers, list slots, a future)."""
 EVENTS_PER_BATCH_MAX = 65_536
@@ -38,13 +40,15 @@ class SliceKey(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """Where an event is stored. `offset` is None if an earlier try had stored it already."""
+    """Where an event is stored. `offset` is None if an earlier try had stored it already, and for
+    one that waits until it is due: `delayed` is its id then, by which it can be cancelled."""
 
     topic: str
     token: int
     slice: int
     epoch: int
     offset: int | None
+    delayed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,18 @@ class BatchAck:
 
     epoch: int
     start_offset: int | None
+    waits_in: int | None = None
+    """They wait until they are due: the number of their slice in the ring."""
+
+    def of(self, topic: str, at: "SliceKey", index: int) -> Ack:
+        """What is said of one event of the batch."""
+        if self.start_offset is None:
+            return Ack(topic, at.token, at.slice, self.epoch, None)
+        offset = self.start_offset + index
+        if self.waits_in is None:
+            return Ack(topic, at.token, at.slice, self.epoch, offset)
+        id = f"{self.waits_in}.{self.epoch}.{offset}"
+        return Ack(topic, at.token, at.slice, self.epoch, None, id)
 
 
 DoneCallback = Callable[[int, BaseException | None], None]
@@ -126,8 +142,7 @@ class Batch:
             if ack is None or error is not None:
                 waiter.set_exception(error or AssertionError("neither answer nor error"))
                 continue
-            offset = None if ack.start_offset is None else ack.start_offset + index
-            waiter.set_result(Ack(self.lane.topic, at.token, at.slice, ack.epoch, offset))
+            waiter.set_result(ack.of(self.lane.topic.removeprefix(WAITING_PREFIX), at, index))
         for callback, count in self.on_done:
             callback(count, error)
 

@@ -103,8 +103,13 @@ def _stored(batch: Batch, answer: Response) -> Verdict:
         return Verdict(Next.DONE, BatchAck(epoch=0, start_offset=None))
     try:
         body = json.loads(answer.body)
-        ack = BatchAck(int(body["version"]), int(body["startOffset"]))
-    except (ValueError, KeyError, TypeError):
+        epoch = int(body["version"])
+        if "delayed" in body:
+            number, _, offset = map(int, body["delayed"].split("."))
+            ack = BatchAck(epoch, offset, number)
+        else:
+            ack = BatchAck(epoch, int(body["startOffset"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
         # Durable all the same (it is a 2xx): where it is stored is only not known.
         ack = BatchAck(epoch=0, start_offset=None)
     return Verdict(Next.DONE, ack)

@@ -48,14 +48,16 @@ _PROBLEM_SCHEMA = {
 
 _STORED_SCHEMA = {
     "type": "object",
-    "description": "Where events were stored; 64-bit integers are strings.",
-    "required": ["topic", "token", "rangeIndex", "version", "startOffset", "count"],
+    "description": "Where events were stored; 64-bit integers are strings. Of one that waits until "
+    "it is due, delayed instead of startOffset: its id.",
+    "required": ["topic", "token", "rangeIndex", "version", "count"],
     "properties": {
         "topic": {"type": "string"},
         "token": {"type": "string"},
         "rangeIndex": {"type": "integer"},
         "version": {"type": "integer"},
         "startOffset": {"type": "string"},
+        "delayed": {"type": "string"},
         "count": {"type": "integer"},
     },
 }

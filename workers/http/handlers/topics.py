@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from barco import limits
-from barco.errors import RequestError, TooManyRequestsError, TopicNotFoundError
+from barco.errors import NotFoundError, RequestError, TooManyRequestsError, TopicNotFoundError
 from barco.model.access import ADMIN, PRODUCE, User
+from barco.model.delays import DelayedId
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
@@ -41,6 +42,17 @@ class Topics:
         merged = _merge(await self._context.ask_all("topics", {"topic": None}))
         topics = [self._document(name, merged[name]) for name in sorted(merged)]
         return json_response({"topics": [topic for topic in topics if topic is not None]})
+
+    async def cancel_delayed(self, request: Request) -> Response:
+        """A delayed event will not be in the topic. Said twice it is the same."""
+        topic = check_topic(request.variables["topic"])
+        number, epoch, offset = DelayedId.parse(request.variables["id"])
+        if number not in self._context.numbers:
+            raise NotFoundError(f"There is no slice {number}.")
+        index = number % self._context.options.slices_per_range
+        args = {"topic": topic, "slice": index, "epoch": epoch, "offset": offset}
+        await self._context.change_slice(number, "delay_cancel", args)
+        return Response(204)
 
     async def get(self, request: Request) -> Response:
         """One topic, with its slices."""

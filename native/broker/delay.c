@@ -1,0 +1,92 @@
+#include "broker/delay.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "http/moment.h"
+#include "http/uri.h"
+
+#define PAST_US_MAX (86400LL * 1000000) /* what is older was meant in another unit */
+
+static bool is_named(const struct http1_slice *name, const char *lower)
+{
+    for (uint32_t i = 0; i < name->len; i++)
+        if ((name->p[i] | 0x20) != lower[i] && name->p[i] != lower[i])
+            return false;
+    return true;
+}
+
+void delay_note(struct delay *delay, const struct http1_slice *name,
+                const struct http1_slice *value)
+{
+    static const char at[] = "barco-deliver-at", after[] = "barco-deliver-after";
+    struct http1_slice *to = NULL;
+    if (name->len == sizeof at - 1 && is_named(name, at))
+        to = &delay->at;
+    else if (name->len == sizeof after - 1 && is_named(name, after))
+        to = &delay->after;
+    if (to == NULL)
+        return;
+    delay->again |= to->p != NULL;
+    *to = *value;
+}
+
+/* Each event of a batch at its own time. */
+static bool is_own(const struct delay *delay)
+{
+    static const char own[] = "timestamp";
+    return delay->at.len == sizeof own - 1 && memcmp(delay->at.p, own, sizeof own - 1) == 0;
+}
+
+static uint16_t due_problem(const struct reactor *reactor, int64_t first_us, int64_t last_us)
+{
+    const int64_t now_us = reactor->loop.wall_us;
+    if (first_us < now_us - PAST_US_MAX)
+        return PROBLEM_BAD_DELAY;
+    return last_us - now_us > reactor->delay_us_max ? PROBLEM_FAR_DELAY : PROBLEM_NONE;
+}
+
+uint16_t delay_batch(const struct reactor *reactor, int64_t first_us, int64_t last_us)
+{
+    assert(first_us <= last_us);
+    return due_problem(reactor, first_us, last_us);
+}
+
+/* When it is due, by the clock of whoever takes the event in. */
+static uint16_t due_of(const struct reactor *reactor, const struct delay *delay, int64_t *due_us)
+{
+    int64_t span_us;
+    if (delay->again || (delay->at.p != NULL && delay->after.p != NULL))
+        return PROBLEM_BAD_DELAY;
+    if (delay->after.p != NULL) {
+        if (!span_parse(&delay->after, &span_us))
+            return PROBLEM_BAD_DELAY;
+        *due_us = reactor->loop.wall_us + span_us;
+    } else if (!moment_parse(&delay->at, due_us)) {
+        return PROBLEM_BAD_DELAY;
+    }
+    return due_problem(reactor, *due_us, *due_us);
+}
+
+uint16_t delay_apply(struct reactor *reactor, const struct delay *delay,
+                     const struct http1_slice *topic, struct produce *produce,
+                     char name[TOPIC_NAME_BYTES_MAX])
+{
+    int64_t due_us = 0;
+    assert(delay_asked(delay));
+    const bool own = is_own(delay) && !delay->again && delay->after.p == NULL;
+    const uint16_t problem = own ? PROBLEM_NONE : due_of(reactor, delay, &due_us);
+    if (problem != PROBLEM_NONE)
+        return problem;
+    if (produce->content != (own ? CONTENT_BATCH : CONTENT_EVENT) || produce->timestamp != 0 ||
+        topic->len > TOPIC_NAME_BYTES_MAX - DELAYED_PREFIX_BYTES)
+        return PROBLEM_BAD_DELAY;
+    if (!reactor_takes_headers(reactor)) /* who reads those knows what waits, too */
+        return PROBLEM_OLD_BROKERS;
+    memcpy(name, DELAYED_PREFIX, DELAYED_PREFIX_BYTES);
+    memcpy(name + DELAYED_PREFIX_BYTES, topic->p, topic->len);
+    assert(topic_name_delayed(name, topic->len + DELAYED_PREFIX_BYTES));
+    produce->timestamp = due_us;
+    produce->delayed = own; /* what the batch says is known when it is here */
+    return PROBLEM_NONE;
+}

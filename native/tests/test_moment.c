@@ -1,0 +1,84 @@
+/* Times and spans as headers spell them: what they are, and what they are not. */
+#include "http/moment.h"
+
+#include "codec_testing.h"
+
+#define S 1000000LL
+
+static int64_t parsed(const char *text, bool (*parse)(const struct http1_slice *, int64_t *))
+{
+    const size_t len = strlen(text);
+    uint8_t *copy = exact_copy(text, len); /* a sanitizer sees a read beyond it */
+    const struct http1_slice slice = {(const char *)copy, (uint32_t)len};
+    int64_t us = 0;
+    const bool good = parse(&slice, &us);
+    free(copy);
+    CHECK(!good || us >= 0);
+    return good ? us : -1;
+}
+
+static int64_t moment(const char *text) { return parsed(text, moment_parse); }
+static int64_t span(const char *text) { return parsed(text, span_parse); }
+
+static void test_moments(void)
+{
+    static const char *const none[] = {
+        "", " ", "x", "-1", "+1", "1.5", "1e3", "17 ", "99999999999999999999", "288230376151712",
+        "2026-11-27", "2026-11-27T08:30:00", "2026-11-27T08:30Z", "2026-11-27 08:30:00Z",
+        "2026-11-27T08:30:00z", "2026-11-27T08:30:00.Z", "2026-11-27T08:30:00Z ",
+        "2026-11-27T08:30:00+01", "2026-11-27T08:30:00+0100", "2026-11-27T08:30:00+24:00",
+        "2026-11-27T08:30:00+01:60", "2026-13-27T08:30:00Z", "2026-00-27T08:30:00Z",
+        "2026-11-31T08:30:00Z", "2026-11-00T08:30:00Z", "2027-02-29T00:00:00Z",
+        "2100-02-29T00:00:00Z", "2026-11-27T24:00:00Z", "2026-11-27T08:60:00Z",
+        "2026-11-27T08:30:60Z", "1969-12-31T23:59:59Z", "1970-01-01T00:30:00+01:00",
+        "2026-1-27T08:30:00Z", "2026-11-27T08:30:00", "2026-", "2026-11-27T08:30:00.123456789",
+    };
+    CHECK(moment("0") == 0 && moment("1764230400000") == 1764230400 * S);
+    CHECK(moment("288230376151711") == 288230376151711000);
+    CHECK(moment("1970-01-01T00:00:00Z") == 0);
+    CHECK(moment("2026-11-27T08:30:00Z") == 1795768200 * S);
+    CHECK(moment("2026-11-27T09:30:00+01:00") == 1795768200 * S);
+    CHECK(moment("2026-11-27T00:00:00-08:30") == 1795768200 * S);
+    CHECK(moment("2026-11-27T08:30:00.25Z") == 1795768200 * S + 250000);
+    CHECK(moment("2026-11-27T08:30:00.1234567Z") == 1795768200 * S + 123456);
+    CHECK(moment("2028-02-29T00:00:00Z") == 1835395200 * S);
+    CHECK(moment("2000-02-29T12:00:00Z") == 951825600 * S);
+    CHECK(moment("9999-12-31T23:59:59Z") == 253402300799 * S);
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        CHECK(moment(none[i]) == -1);
+}
+
+static void test_every_day(void) /* of 130 years, one after the other */
+{
+    static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    int64_t days = 0;
+    for (int year = 1970; year < 2101; year++)
+        for (int month = 1; month <= 12; month++) {
+            const bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            for (int day = 1; day <= lengths[month - 1] + (month == 2 && leap); day++, days++) {
+                char text[32];
+                snprintf(text, sizeof text, "%04d-%02d-%02dT00:00:00Z", year, month, day);
+                CHECK(moment(text) == days * 86400 * S);
+            }
+        }
+}
+
+static void test_spans(void)
+{
+    static const char *const none[] = {"",   "s",  "ms",  "-1",    "1.5s",  "1 s",
+                                       "1S", "1w", "1mss", "1sm", "+1s", "99999999999999999999",
+                                       "288230376151711745", "3336000000d"};
+    CHECK(span("0") == 0 && span("1500") == 1500000 && span("1500ms") == 1500000);
+    CHECK(span("30s") == 30 * S && span("5m") == 300 * S && span("2h") == 7200 * S);
+    CHECK(span("1d") == 86400 * S && span("3335999d") == 3335999 * (86400 * S));
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        CHECK(span(none[i]) == -1);
+}
+
+int main(void)
+{
+    test_moments();
+    test_every_day();
+    test_spans();
+    return 0;
+}

@@ -1,0 +1,1 @@
+"""Events that are to be seen later, at the leader of their slices."""
