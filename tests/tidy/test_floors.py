@@ -39,7 +39,7 @@ FLOORS = (
     "barco.workers.writes",
     *("barco.workers.peers", "barco.workers.operations", "barco.workers.process"),
     "barco.workers.replication",
-    *("barco.workers.http.base", "barco.workers.http.listening"),
+    *("barco.workers.http.shapes", "barco.workers.http.base", "barco.workers.http.listening"),
     *("barco.workers.http.consuming", "barco.workers.http.handlers"),
     "barco.workers.http",
     "barco.workers",

@@ -20,9 +20,6 @@ from barco.workers.http.table_queues import QUEUE_ROUTES
 from barco.workers.http.table_users import USER_ROUTES
 from barco.workers.http.table_writes import WRITE_ROUTES
 
-_ANY: dict[str, object] = {}
-_OBJECT = {"type": "object"}
-
 _CONSUMER = Parameter(
     "consumerId",
     "Name of the consumer: 1 to 128 characters.",
@@ -64,6 +61,27 @@ _POSITIONS = {
     }
 }
 
+_REGISTRATION = {
+    "application/json": {
+        "type": "object",
+        "description": "Instead of the parameters, as PolarStreams' clients send it.",
+        "required": ["id", "topics"],
+        "properties": {
+            "id": {"type": "string", "description": "Name of the consumer."},
+            "group": {"type": "string", "description": "Else `default`."},
+            "topics": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+            "onNewGroup": {
+                "description": "0 (else) and 1 are the two names.",
+                "oneOf": [
+                    {"type": "integer", "enum": [0, 1]},
+                    {"type": "string", "enum": ["startFromLatest", "startFromEarliest"]},
+                ],
+            },
+            "sessionMs": {"type": "integer"},
+        },
+    }
+}
+
 _REGISTER = Route(
     "PUT",
     "/v1/consumer/register",
@@ -82,7 +100,7 @@ _REGISTER = Route(
             "integer",
         ),
     ),
-    body={"application/json": _OBJECT},
+    body=_REGISTRATION,
     answers={
         200: "Registered: OK, or Already registered.",
         400: "A parameter is wrong.",
@@ -102,6 +120,7 @@ _TOPICS = (
         "Ids belong to the user who made them.",
         "produce",
         answers={200: "Epochs and sequences.", 400: "Malformed.", 503: "Not now."},
+        shape="producer",
     ),
     Route(
         "GET",
@@ -241,6 +260,7 @@ _GROUPS = (
             404: "No such topic.",
             415: "The body is not JSON.",
         },
+        shape="positions",
     ),
 )
 
@@ -273,6 +293,7 @@ ROUTES = (
         "The brokers and their ports, as PolarStreams says it; in a cluster with their state.",
         "administration",
         answers={200: "Brokers."},
+        shape="brokers",
     ),
     Route(
         "GET",
@@ -387,6 +408,7 @@ ROUTES = (
             404: "No such topic.",
             503: "A worker is restarting.",
         },
+        shape="slices",
     ),
     *EVENT_ROUTES,
     *_TOPICS,
@@ -414,6 +436,7 @@ ROUTES = (
         "This document.",
         "administration",
         answers={200: "OpenAPI 3.1."},
+        shape="openapi",
     ),
     *CONSOLE_ROUTES,
     *GROWING_ROUTES,
