@@ -45,6 +45,7 @@ COMMANDS = (
     "upgrade-check",
     "tune",
     "tour",
+    "polar",
 )
 INTERRUPTED = 130
 """128 + SIGINT: what shells expect of a program that Ctrl-C ended."""
