@@ -114,7 +114,7 @@ def _queue(topic: str, queue: str, consume: str) -> Sight:
         "A queue",
         "In a queue each event is acknowledged by itself, by whoever is free. `--run` gives a "
         "program each event; what it fails at is given again, here one time more. grep fails at "
-        "the event that says jammed, so barco takes that for no success and ends with 1.",
+        "the event that says jammed: barco gives that back, and ends with 1 to say so.",
         (
             f"barco queue make {queue} --topic {topic} --max-deliveries 2",
             f"""echo '{{"door":"gate","jammed":true}}' | barco produce {topic} --key-field door""",
