@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop observe cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm chaos-pipe hostile failover bad-disk clean simulate simulate-gossip deb dist boot
+.PHONY: help setup demo demo-stop site observe cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm chaos-pipe hostile failover bad-disk clean simulate simulate-gossip deb dist boot
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,16 +43,20 @@ check: setup ## Lint, types, house rules
 	$(PYTHON) -m pytest -q tests/tidy
 
 bench: setup ## Measure; prints a table (PAGE=1: and keeps it in bench/results/)
-	@$(PYTHON) -c "$$BENCH_NEEDS" | $(PYTHON) -m pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@$(PYTHON) -c "$$NEEDS" bench | $(PYTHON) -m pip install --quiet --disable-pip-version-check -r /dev/stdin
 	$(if $(PAGE),BARCO_BENCH_PAGE=1) $(PYTHON) -m pytest bench
 
 # Only what the extra names: to install barco again would be a second build, with options of its own.
-define BENCH_NEEDS
-import tomllib
+define NEEDS
+import sys, tomllib
 with open("pyproject.toml", "rb") as file:
-    print(*tomllib.load(file)["project"]["optional-dependencies"]["bench"], sep="\n")
+    print(*tomllib.load(file)["project"]["optional-dependencies"][sys.argv[1]], sep="\n")
 endef
-export BENCH_NEEDS
+export NEEDS
+
+site: setup ## These documents, the HTTP API and each command's help as a site, in build/site/html
+	@$(PYTHON) -c "$$NEEDS" site | $(PYTHON) -m pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@$(PYTHON) scripts/site.py
 
 native-test: setup ## Build the C core with sanitizers and run its own tests
 	@cd native && cmake --preset sanitize >/dev/null && cmake --build --preset sanitize -- --quiet

@@ -45,6 +45,8 @@ COMMANDS = (
     "check",
     "upgrade-check",
     "tune",
+    "tour",
+    "polar",
 )
 INTERRUPTED = 130
 """128 + SIGINT: what shells expect of a program that Ctrl-C ended."""
@@ -55,6 +57,7 @@ DETAIL_CHARACTERS_MAX = 2_000
 EPILOG = """\
 A first try:
   barco serve --dev                     start a broker on this machine
+  barco tour                            see what it does, in two minutes, from another terminal
   echo '{"hello": 1}' | barco produce greetings
   barco consume greetings --from earliest
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from reference import described
+
 from barco.supervisor.tied import start_tied
 
 START_SECONDS_MAX = 60
@@ -154,9 +156,11 @@ class RunningBroker:
             connection.request(method, target, body, headers or {})
             response = connection.getresponse()
             names = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, names, response.read())
+            answer = Answer(response.status, names, response.read())
         finally:
             connection.close()
+        described.check(method, path, answer.status, names, answer.body)
+        return answer
 
     def produce(
         self,

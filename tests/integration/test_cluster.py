@@ -29,8 +29,8 @@ from barco.client.wire.transport import Pool
 from barco.errors import BarcoError
 from barco.model.placement import Placement
 from barco.types import Token
-from barco.workers.http.base.status_schema import STATUS
-from barco.workers.http.base.topology_schema import TOPOLOGY
+from barco.workers.http.shapes.status import STATUS
+from barco.workers.http.shapes.topology import TOPOLOGY
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster.py"
 RING = Placement(3, 8)

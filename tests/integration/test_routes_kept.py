@@ -10,7 +10,7 @@ from schema import wrong
 
 from barco.cluster.ring.cut import Cut
 from barco.supervisor.files.routes import stored_routes
-from barco.workers.http.base.status_schema import STATUS
+from barco.workers.http.shapes.status import STATUS
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from schema import wrong
 
 from barco.cluster.state.plausible import ROUNDS_AHEAD_MAX
 from barco.protocol.replication import Message
-from barco.workers.http.base.status_schema import STATUS
 from barco.workers.http.handlers.standing import of_itself
+from barco.workers.http.shapes.status import STATUS
 
 NOT_WRITTEN = {421, 429, 503, 507}
 """Promise D4: such an event is never seen, so it may be sent again to somebody else."""

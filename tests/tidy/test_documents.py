@@ -10,7 +10,7 @@ import pytest
 
 from barco import errors
 from barco.protocol.versions import SPOKEN
-from barco.workers.http.base.status_schema import STATUS
+from barco.workers.http.shapes.status import STATUS
 from barco.workers.http.table import ROUTES
 
 from . import tree

@@ -138,6 +138,7 @@ ENVIRONMENT = {
     "barco.supervisor.files.credentials",
     "barco.cli.shared.shown",
     "barco.cli.shared.talk",
+    "barco.cli.commands.tour",  # What it runs gets what it has.
     "barco.spark.base.cores",
     "barco.spark.sessions",
 }

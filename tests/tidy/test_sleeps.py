@@ -19,6 +19,7 @@ BY_THE_CLOCK = {
     "barco.supervisor.processes:_watch": "silence is what it looks for",
     "barco.client.consuming.heartbeats:_run": "its pace",
     "barco.cli.commands.ring:_watch": "its pace: each look asks every leader",
+    "barco.cli.commands.polar.consuming:_beat": "its pace",
     "barco.cli.commands.top:_live": "its pace: each look asks every leader",
     "barco.cli.commands.top:_run": "rates are of a second",
     "barco.cli.commands.backup.image:spent": "so that the broker has its disk",

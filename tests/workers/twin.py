@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import looped
 from memory_spool import MemorySpool
+from reference import described
 from reference.batch import decode_batch
 from reference.core import chunk_encode
 from waiting_streams import WaitingStreams
@@ -452,7 +453,9 @@ class Broker:
         response = await app.handle(method, path, raw, given, body)
         if response.written is not None and not breaks:
             response.written()
-        return answer_of(response)
+        answer = answer_of(response)
+        described.check(method, path, answer.status, answer.headers, answer.body)
+        return answer
 
     # --- Shorthands ---------------------------------------------------------------------------
 

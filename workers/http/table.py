@@ -24,9 +24,6 @@ from barco.workers.http.table_shippers import SHIPPER_ROUTES
 from barco.workers.http.table_users import USER_ROUTES
 from barco.workers.http.table_writes import WRITE_ROUTES
 
-_ANY: dict[str, object] = {}
-_OBJECT = {"type": "object"}
-
 _CONSUMER = Parameter(
     "consumerId",
     "Name of the consumer: 1 to 128 characters.",
@@ -98,6 +95,27 @@ _POSITIONS = {
     }
 }
 
+_REGISTRATION = {
+    "application/json": {
+        "type": "object",
+        "description": "Instead of the parameters, as PolarStreams' clients send it.",
+        "required": ["id", "topics"],
+        "properties": {
+            "id": {"type": "string", "description": "Name of the consumer."},
+            "group": {"type": "string", "description": "Else `default`."},
+            "topics": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+            "onNewGroup": {
+                "description": "0 (else) and 1 are the two names.",
+                "oneOf": [
+                    {"type": "integer", "enum": [0, 1]},
+                    {"type": "string", "enum": ["startFromLatest", "startFromEarliest"]},
+                ],
+            },
+            "sessionMs": {"type": "integer"},
+        },
+    }
+}
+
 _REGISTER = Route(
     "PUT",
     "/v1/consumer/register",
@@ -122,7 +140,7 @@ _REGISTER = Route(
             "integer",
         ),
     ),
-    body={"application/json": _OBJECT},
+    body=_REGISTRATION,
     answers={
         200: "Registered: OK, or Already registered.",
         400: "A parameter is wrong.",
@@ -142,6 +160,7 @@ _TOPICS = (
         "Ids belong to the user who made them.",
         "produce",
         answers={200: "Epochs and sequences.", 400: "Malformed.", 503: "Not now."},
+        shape="producer",
     ),
     Route(
         "GET",
@@ -281,6 +300,7 @@ _GROUPS = (
             404: "No such topic.",
             415: "The body is not JSON.",
         },
+        shape="positions",
     ),
 )
 
@@ -313,6 +333,7 @@ ROUTES = (
         "The brokers and their ports, as PolarStreams says it; in a cluster with their state.",
         "administration",
         answers={200: "Brokers."},
+        shape="brokers",
     ),
     Route(
         "GET",
@@ -462,6 +483,7 @@ ROUTES = (
             404: "No such topic.",
             503: "A worker is restarting.",
         },
+        shape="slices",
     ),
     *EVENT_ROUTES,
     *_TOPICS,
@@ -489,6 +511,7 @@ ROUTES = (
         "This document.",
         "administration",
         answers={200: "OpenAPI 3.1."},
+        shape="openapi",
     ),
     *CONSOLE_ROUTES,
     *GROWING_ROUTES,

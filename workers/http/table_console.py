@@ -28,7 +28,7 @@ CONSOLE_ROUTES = (
         "A file of the console.",
         "administration",
         answers={200: "The file.", 304: "As it was.", 404: "No such file."},
-        kinds=("text/javascript", "text/css", "image/svg+xml"),
+        kinds=("text/html", "text/javascript", "text/css", "image/svg+xml"),
     ),
     Route(
         "GET",

@@ -91,6 +91,7 @@ QUEUE_ROUTES = (
             503: _NOT_NOW,
             504: "Not every slice has it: send it again.",
         },
+        shape="queue",
     ),
     Route(
         "POST",

@@ -23,6 +23,7 @@ USER_ROUTES = (
         "All users and what they were granted. Nothing that shows who somebody is.",
         "administration",
         answers={200: "Users.", 503: "Nobody leads slice 0, where they are kept."},
+        shape="users",
     ),
     Route(
         "PUT",
@@ -62,6 +63,7 @@ USER_ROUTES = (
             429: "There are as many users as there can be.",
             503: "Nobody leads slice 0, where they are kept.",
         },
+        shape="user",
     ),
     Route(
         "DELETE",

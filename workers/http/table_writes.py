@@ -51,7 +51,7 @@ WRITE_ROUTES = (
                 "values, or one event.",
             },
             NDJSON: {"type": "string", "description": "One event a line, of at most 1 MiB."},
-            JSON: {},
+            JSON: {"description": "One event: the body as it is, which is not parsed."},
         },
         answers={
             200: "It is kept; rows counts the events that were not here before; slice is theirs.",
@@ -65,6 +65,7 @@ WRITE_ROUTES = (
             503: "No room, or not now; nothing was kept.",
         },
         tells=(_RETRY,),
+        shape="staged",
     ),
     Route(
         "PUT",
@@ -112,6 +113,7 @@ WRITE_ROUTES = (
             504: "It may have begun: send it again.",
         },
         tells=(_RETRY,),
+        shape="write",
     ),
     Route(
         "GET",
@@ -122,6 +124,7 @@ WRITE_ROUTES = (
         "write",
         answers={200: "The note.", 400: _MALFORMED, 503: "Not now."},
         tells=(_RETRY,),
+        shape="note",
     ),
     Route(
         "DELETE",
@@ -140,6 +143,7 @@ WRITE_ROUTES = (
         "What this worker knows of a write.",
         "write",
         answers={200: "State and counts.", 400: _MALFORMED, 404: "Nothing."},
+        shape="write",
     ),
     Route(
         "DELETE",

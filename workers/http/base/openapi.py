@@ -3,19 +3,11 @@
 import re
 from typing import Any
 
+from barco.workers.http.base.arrow import ARROW
+from barco.workers.http.base.messages import EVENT_STREAM, JSON, NDJSON, PROBLEM
+from barco.workers.http.base.render import CHUNKS, POLAR
 from barco.workers.http.base.routes import Parameter, Route
-from barco.workers.http.base.status_schema import (
-    ASSIGNMENT,
-    FIGURES,
-    GROUP,
-    GROUPS,
-    HEALTH,
-    READY,
-    STATUS,
-    TOPIC,
-    TOPICS,
-)
-from barco.workers.http.base.topology_schema import DRAINS, TARGET, TOPOLOGY
+from barco.workers.http.shapes import events, groups, others, status, topology
 
 _PLACE = re.compile(r"\{([a-z]+)\}")
 
@@ -46,54 +38,52 @@ _PROBLEM_SCHEMA = {
     },
 }
 
-_STORED_SCHEMA = {
-    "type": "object",
-    "description": "Where events were stored; 64-bit integers are strings. Of one that waits until "
-    "it is due, delayed instead of startOffset: its id.",
-    "required": ["topic", "token", "rangeIndex", "version", "count"],
-    "properties": {
-        "topic": {"type": "string"},
-        "token": {"type": "string"},
-        "rangeIndex": {"type": "integer"},
-        "version": {"type": "integer"},
-        "startOffset": {"type": "string"},
-        "delayed": {"type": "string"},
-        "count": {"type": "integer"},
-    },
+SCHEMAS = {
+    "Problem": _PROBLEM_SCHEMA,
+    "Stored": events.STORED,
+    "Events": events.EVENTS,
+    "Line": events.LINE,
+    "Slices": events.SLICES,
+    "Producer": events.PRODUCER,
+    "Status": status.STATUS,
+    "Ready": status.READY,
+    "Health": status.HEALTH,
+    "Figures": status.FIGURES,
+    "Topics": status.TOPICS,
+    "Topic": status.TOPIC,
+    "Brokers": others.BROKERS,
+    "Topology": topology.TOPOLOGY,
+    "Target": topology.TARGET,
+    "Drains": topology.DRAINS,
+    "Groups": groups.GROUPS,
+    "Group": groups.GROUP,
+    "Assignment": groups.ASSIGNMENT,
+    "Positions": groups.POSITIONS,
+    "Queue": groups.QUEUE,
+    "Staged": others.STAGED,
+    "Write": others.WRITE,
+    "Note": others.NOTE,
+    "Users": others.USERS,
+    "User": others.USER,
+    "Openapi": others.OPENAPI,
+}
+"""By name; a route's shape is one of them, with a small letter."""
+
+_TEXTS = {
+    NDJSON: "One event a line, each as `Line`.",
+    EVENT_STREAM: "Server-sent events; the data of each is as `Line`.",
+    "text/plain": "A line or more.",
+    "application/openmetrics-text": "OpenMetrics 1.0.",
+    "text/html": "A page.",
+    "text/javascript": "A program.",
+    "text/css": "A style sheet.",
+    "image/svg+xml": "A picture.",
 }
 
-_EVENTS_SCHEMA = {
-    "type": "array",
-    "description": "Consecutive events of one slice and generation each.",
-    "items": {
-        "type": "object",
-        "required": ["topic", "token", "rangeIndex", "version", "startOffset", "values"],
-        "properties": {
-            "topic": {"type": "string"},
-            "token": {"type": "string"},
-            "rangeIndex": {"type": "integer"},
-            "version": {"type": "integer"},
-            "startOffset": {"type": "string"},
-            "values": {"type": "array"},
-        },
-    },
-}
-
-_KINDS = {
-    "stored": {"$ref": "#/components/schemas/Stored"},
-    "events": {"$ref": "#/components/schemas/Events"},
-    "status": {"$ref": "#/components/schemas/Status"},
-    "ready": {"$ref": "#/components/schemas/Ready"},
-    "topology": {"$ref": "#/components/schemas/Topology"},
-    "target": {"$ref": "#/components/schemas/Target"},
-    "drains": {"$ref": "#/components/schemas/Drains"},
-    "health": {"$ref": "#/components/schemas/Health"},
-    "figures": {"$ref": "#/components/schemas/Figures"},
-    "topics": {"$ref": "#/components/schemas/Topics"},
-    "topic": {"$ref": "#/components/schemas/Topic"},
-    "groups": {"$ref": "#/components/schemas/Groups"},
-    "group": {"$ref": "#/components/schemas/Group"},
-    "assignment": {"$ref": "#/components/schemas/Assignment"},
+_BYTES = {
+    POLAR: "PolarStreams' consumer message.",
+    CHUNKS: "Stored chunks as they are.",
+    ARROW: "A stream of Arrow's record batches.",
 }
 
 _TAGS = {
@@ -124,31 +114,11 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": {
-                "Problem": _PROBLEM_SCHEMA,
-                "Stored": _STORED_SCHEMA,
-                "Events": _EVENTS_SCHEMA,
-                "Status": STATUS,
-                "Ready": READY,
-                "Topology": TOPOLOGY,
-                "Target": TARGET,
-                "Drains": DRAINS,
-                "Health": HEALTH,
-                "Figures": FIGURES,
-                "Topics": TOPICS,
-                "Topic": TOPIC,
-                "Groups": GROUPS,
-                "Group": GROUP,
-                "Assignment": ASSIGNMENT,
-            },
+            "schemas": SCHEMAS,
             "responses": {
                 "Problem": {
                     "description": "What is wrong, and with what.",
-                    "content": {
-                        "application/problem+json": {
-                            "schema": {"$ref": "#/components/schemas/Problem"}
-                        }
-                    },
+                    "content": {PROBLEM: {"schema": _named("Problem")}},
                 }
             },
         },
@@ -202,21 +172,13 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 def _answer(route: Route, status: int) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": route.answers[status]}
     if status >= 400:
+        answer["content"] = {PROBLEM: {"schema": _named("Problem")}}
         if route.refused:
             answer["content"] = {kind: {"schema": route.refused} for kind in route.kinds}
         elif route.shape in ("status", "ready"):  # They say why not, in the same form.
-            answer["content"] = {"application/json": {"schema": _KINDS[route.shape]}}
-        else:
-            answer["content"] = {
-                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
-            }
-    elif status in (200, 201) and route.schema:
-        answer["content"] = {kind: {"schema": route.schema} for kind in route.kinds}
+            answer["content"][JSON] = {"schema": _schema(JSON, route)}
     elif status in (200, 201) and route.kinds:
-        schema = _KINDS.get(route.shape, {})
-        answer["content"] = {
-            kind: {"schema": schema if kind == "application/json" else {}} for kind in route.kinds
-        }
+        answer["content"] = {kind: {"schema": _schema(kind, route)} for kind in route.kinds}
     told = {header.name: header for header in route.tells if status in header.statuses}
     if told:
         answer["headers"] = {
@@ -224,3 +186,20 @@ def _answer(route: Route, status: int) -> dict[str, Any]:
             for name, header in told.items()
         }
     return answer
+
+
+def _schema(kind: str, route: Route) -> dict[str, Any]:
+    """Of an answer in one media type."""
+    if route.schema:
+        return dict(route.schema)
+    if kind in _TEXTS:
+        return {"type": "string", "description": _TEXTS[kind]}
+    if kind in _BYTES:
+        return {"type": "string", "format": "binary", "description": _BYTES[kind]}
+    assert kind == JSON, f"{kind} is described nowhere"
+    return _named(route.shape[:1].upper() + route.shape[1:])
+
+
+def _named(name: str) -> dict[str, Any]:
+    assert name in SCHEMAS, f"there is no shape {name!r}"
+    return {"$ref": f"#/components/schemas/{name}"}

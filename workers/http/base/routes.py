@@ -54,7 +54,7 @@ class Route:
     kinds: tuple[str, ...] = ("application/json",)
     """Media types of the 200 answer."""
     shape: str = ""
-    """The schema of the JSON among them: "stored", "events", "status", "ready", or any."""
+    """The schema of the JSON among them: a name of `openapi.SCHEMAS`, with a small letter."""
     schema: Mapping[str, Any] = field(default_factory=dict)
     """The schema itself, of a 200 answer whose kinds are all JSON."""
     refused: Mapping[str, Any] = field(default_factory=dict)

@@ -1,10 +1,10 @@
 """What /v1/topology answers, as a JSON Schema for /openapi.json."""
 
-from barco.workers.http.base.status_schema import FOLLOWER, LEAVING, list_of, object_of, told
+from barco.workers.http.shapes.status import FOLLOWER, LEAVING, list_of, object_of, told
 
 _NUMBERS = {"type": "array", "items": {"type": "integer"}}
 
-_BROKER = object_of(
+BROKER = object_of(
     "ordinal name ports token diskUuid",
     ordinal="integer",
     name="string",
@@ -28,6 +28,14 @@ _RANGE = object_of(
     slices=list_of(_SLICE),
 )
 
+GENERATION = object_of(
+    "epoch tail token members",
+    epoch="integer",
+    tail=told("integer", "-1: it is open."),
+    token=told("string", "Of the range whose log it is: another one before a split."),
+    members=_NUMBERS | {"description": "Who holds it; nobody if that is not known here."},
+)
+
 _SHARD = object_of(
     "worker ordinal endpoint token slices up version generations",
     worker={"type": ["integer", "null"]},
@@ -37,15 +45,7 @@ _SHARD = object_of(
     slices=_NUMBERS | {"description": "First and last, within the token range."},
     up="boolean",
     version={"type": ["integer", "null"]},
-    generations=list_of(
-        object_of(
-            "epoch tail token members",
-            epoch="integer",
-            tail=told("integer", "-1: it is open."),
-            token=told("string", "Of the range whose log it is: another one before a split."),
-            members=_NUMBERS | {"description": "Who holds it; nobody if that is not known here."},
-        )
-    ),
+    generations=list_of(GENERATION),
     shard=told("integer", "Of a range of the first cut: which."),
     members=list_of(_NUMBERS),
 )
@@ -96,7 +96,7 @@ TOPOLOGY = object_of(
     cluster="string",
     ringSize="integer",
     slicesPerRange="integer",
-    brokers=list_of(_BROKER),
+    brokers=list_of(BROKER),
     ranges=list_of(_RANGE),
     shards=list_of(_SHARD),
     version=told("string", "A hash of the routes: another one where any of them is."),

@@ -1,4 +1,4 @@
-"""What a broker answers about itself, topics and groups, as JSON Schemas for /openapi.json.
+"""What a broker answers about itself and its topics, as JSON Schemas for /openapi.json.
 
 Each object lists all that it may have; what is always there is required. A test holds a real answer
 and the code that makes it against this.
@@ -228,54 +228,4 @@ TOPIC = object_of(
             lastTimestamp=told("integer", "Microseconds since 1970; 0: it has none."),
         )
     ),
-)
-
-GROUPS = object_of(
-    "groups", groups=list_of(object_of("group members", group="string", members="integer"))
-)
-
-GROUP = object_of(
-    "group members positions lag",
-    group="string",
-    members=list_of(
-        object_of(
-            "consumerId sessionMs weight topics slices",
-            consumerId="string",
-            sessionMs="integer",
-            weight="integer",
-            topics=list_of({"type": "string"}),
-            slices={
-                "type": "object",
-                "description": "By topic the numbers of the slices that it is given.",
-                "additionalProperties": {"type": "array", "items": {"type": "integer"}},
-            },
-        )
-    ),
-    positions=list_of(
-        object_of(
-            "topic token rangeIndex worker offset deliveredOffset startOffset endOffset lag "
-            "consumerId",
-            topic="string",
-            token="string",
-            rangeIndex="integer",
-            worker="integer",
-            offset=told("string", "The first event that is not committed."),
-            deliveredOffset=told("string", "The first one that nobody was given."),
-            startOffset="string",
-            endOffset="string",
-            lag=told("integer", "Events from there to the end that are still there."),
-            consumerId={"type": ["string", "null"], "description": "Who has it."},
-        )
-    ),
-    lag=told("integer", "Of all its slices."),
-)
-
-ASSIGNMENT = object_of(
-    "placement slices",
-    placement=told("string", "A name for it: another one when it has changed."),
-    slices={
-        "type": "object",
-        "description": "By topic the numbers of the slices that it is to read.",
-        "additionalProperties": {"type": "array", "items": {"type": "integer"}},
-    },
 )

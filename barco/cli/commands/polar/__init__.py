@@ -1,0 +1,67 @@
+"""`barco polar`: a door for PolarStreams' clients, beside a broker."""
+
+import argparse
+import asyncio
+import importlib
+import importlib.util
+import sys
+from typing import Any
+
+from barco.cli.shared import talk
+from barco.client.wire.discovery import join_endpoint
+
+DESCRIPTION = """\
+Let PolarStreams' clients in, as they are: their binary frames, their discovery, and HTTP/2 without
+TLS for consumers, each of which is the connection that it has registered on. Runs beside a broker
+and asks that one. In a cluster each broker has such a door, with the same ports.
+"""
+
+EPILOG = f"""\
+{talk.ENDPOINT_HELP}
+Examples:
+  barco polar                                       clients say polar://127.0.0.1:9260
+  barco polar --endpoint 10.0.0.7:9250 --bind 10.0.0.7
+  barco polar --token-file /etc/barco/polar.token   with what that user may do
+
+Whoever reaches its ports may do what its user may: PolarStreams' clients show no token, and speak
+no TLS. It listens on 127.0.0.1 unless --bind says another address. docs/polar.md says what is as
+with PolarStreams, and what is not. Needs the library h2: pip install 'barco[polar]'.
+
+{talk.EXIT_CODES}"""
+
+PORT = 9260
+
+
+def add_parser(subparsers: Any) -> None:
+    """Describe the command."""
+    parser = talk.command(
+        subparsers, "polar", help="let PolarStreams' clients in, as they are",
+        description=DESCRIPTION, epilog=EPILOG,
+    )  # fmt: skip
+    parser.add_argument("--bind", metavar="ADDRESS", default="127.0.0.1",
+                        help="listen there (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--port", metavar="N", type=talk.ordinal, default=PORT,
+                        help="for discovery; N + 2 is for consumers, N + 4 for frames; 0: free "
+                        "ones (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--new-groups", choices=("earliest", "latest"), default="earliest",
+                        help="where a new group begins whose consumer does not say it "
+                        "(default: %(default)s)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the ports as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until it is ended."""
+    if importlib.util.find_spec("h2") is None:
+        return talk.fail("HTTP/2 needs the library h2: pip install 'barco[polar]'")
+    serve = importlib.import_module(f"{__name__}.door").serve
+    asyncio.run(serve(args, lambda ports: _tell(args, ports)))
+    return 0
+
+
+def _tell(args: argparse.Namespace, ports: dict[str, int]) -> None:
+    if args.json:
+        talk.print_json(ports)
+    else:
+        told = ", ".join(f"{name} {port}" for name, port in ports.items())
+        print(f"polar://{join_endpoint(args.bind, ports['discovery'])} ({told})")
+    sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""What bodies and answers look like, as JSON Schemas for /openapi.json."""

@@ -1,0 +1,85 @@
+"""Writes, users and what PolarStreams' clients ask first, as JSON Schemas."""
+
+from barco.model.access import QUOTAS
+from barco.workers.http.shapes.status import list_of, object_of, told
+from barco.workers.http.shapes.topology import BROKER
+
+BROKERS = object_of(
+    "length names producerPort consumerPort discoveryPort metricsPort cluster version workers "
+    "slicesPerRange shardEndpoints",
+    length=told("integer", "How many brokers the ring was cut for."),
+    names=list_of({"type": "string"}) | {"description": "Their addresses, by ordinal."},
+    producerPort={"type": ["integer", "null"]},
+    consumerPort={"type": ["integer", "null"]},
+    producerBinaryPort=told("integer", "Only where PolarStreams' frames are spoken."),
+    discoveryPort={"type": ["integer", "null"]},
+    metricsPort={"type": ["integer", "null"]},
+    cluster=told("string", "Names the cluster; PUT /v1/topology wants it."),
+    version="string",
+    workers=told("integer", "Shards of this broker's own range."),
+    slicesPerRange="integer",
+    shardEndpoints=list_of({"type": "string"}) | {"description": "Of this broker's processes."},
+    restored=told("boolean", "It was restored from a backup, and this is the first start since."),
+    brokers=list_of(BROKER) | {"description": "Only in a cluster."},
+)
+
+STAGED = object_of(
+    "rows duplicate slice",
+    rows=told("integer", "Events that were not here before."),
+    duplicate=told("boolean", "All of it was here before."),
+    slice=told("integer", "The slice's index in the token range."),
+)
+
+_COUNTS = {"type": "object", "additionalProperties": {"type": "integer"}}
+
+WRITE = object_of(
+    "writer batch state",
+    writer="string",
+    batch="string",
+    state={"type": "string", "enum": ["staged", "prepared", "committed"]},
+    stagedRows="integer",
+    stagedBytes="integer",
+    committed={
+        "type": "object",
+        "description": "By topic and slice how many events are visible.",
+        "additionalProperties": _COUNTS,
+    },
+    begun=told("boolean", "Some slices have it: it can only be committed."),
+    laterBatches={
+        "type": "object",
+        "description": "By topic a later batch of the writer that is visible.",
+        "additionalProperties": {"type": "string"},
+    },
+) | {"description": "With a note alone, no more than the first three."}
+
+NOTE = object_of(
+    "writer batch note",
+    writer="string",
+    batch={"type": ["string", "null"]},
+    note={"type": ["string", "null"]},
+    decidedAt=told("integer", "Microseconds since 1970; only with a note."),
+)
+
+USERS = object_of(
+    "version users",
+    version=told("integer", "Grows with each change."),
+    users=list_of(
+        object_of(
+            f"name tokens grants {' '.join(QUOTAS)}",
+            name="string",
+            tokens=told("integer", "How many it has: two while one is replaced."),
+            grants=list_of({"type": "string"}),
+            **{name: told("integer", "0: without end.") for name in QUOTAS},
+        )
+    ),
+)
+
+USER = object_of("name created", name="string", created="boolean")
+
+OPENAPI = {
+    "type": "object",
+    "description": "An OpenAPI document.",
+    "required": ["openapi", "info", "paths", "components"],
+    "properties": {"openapi": {"type": "string"}},
+    "additionalProperties": {"description": "As OpenAPI 3.1 says."},
+}
