@@ -22,8 +22,17 @@ class AsyncSchemas(AsyncAdmin):
 
     async def subjects(self, prefix: str = "") -> list[Document]:
         """The newest version of each subject that the user may read."""
-        query = f"latestOnly=true&subjectPrefix={quote(prefix, safe='')}"
-        found = await self._answer("GET", f"/registry/schemas?{query}")
+        return await self._listed(prefix, "latestOnly=true")
+
+    async def versions(self, subject: str) -> list[Document]:
+        """All versions of a subject, by number; those that are deleted, and not for good, too:
+        there may be events of them."""
+        found = await self._listed(subject, "deleted=true")
+        return [each for each in found if each.get("subject") == subject]
+
+    async def _listed(self, prefix: str, which: str) -> list[Document]:
+        target = f"/registry/schemas?subjectPrefix={quote(prefix, safe='')}&{which}"
+        found = await self._answer("GET", target)
         if not isinstance(found, list):
             raise BadAnswerError("no list of schemas in the answer")
         return found
@@ -73,6 +82,10 @@ class Schemas:
     def subjects(self, prefix: str = "") -> list[Document]:
         """The newest version of each subject that the user may read."""
         return self._thread.run(self._asked.subjects(prefix))
+
+    def versions(self, subject: str) -> list[Document]:
+        """All versions of a subject, by number; those that are deleted, and not for good, too."""
+        return self._thread.run(self._asked.versions(subject))
 
     def version(self, subject: str, version: str = LATEST) -> Document:
         """A version, with its schema."""

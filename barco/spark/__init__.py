@@ -10,16 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from barco.spark.avro import from_registry
     from barco.spark.sessions import SETTINGS, register, session
     from barco.spark.source import BarcoSource
     from barco.spark.write.stream_writer import each_batch
 
-__all__ = ["SETTINGS", "BarcoSource", "each_batch", "register", "session"]
+__all__ = ["SETTINGS", "BarcoSource", "each_batch", "from_registry", "register", "session"]
 
 _HOMES = {
     "BarcoSource": "barco.spark.source",
     "SETTINGS": "barco.spark.sessions",
     "each_batch": "barco.spark.write.stream_writer",
+    "from_registry": "barco.spark.avro",
     "register": "barco.spark.sessions",
     "session": "barco.spark.sessions",
 }
