@@ -62,6 +62,10 @@ def batch_encode(
     key over 65,535 bytes, a column over 64 MiB, timestamps that are not positive.
     """
 
+def snappy_unpack(body: Buffer, most: int, /) -> bytes:
+    """Of Snappy's block format. OverflowError: it says that it is longer than `most`, and no memory
+    is taken; ValueError: it is malformed."""
+
 class Shipped:
     """Events as a shipper of logs sent them: read once, then made a batch for each topic."""
 
@@ -75,8 +79,9 @@ class Shipped:
         high_us: int,
         headers: bytes = b"",
     ) -> Self:
-        """format: bulk (Elasticsearch), hec (Splunk) or lines, all of them with `headers`. A time
-        that is not within low_us and high_us is none. ValueError: a limit is out of bounds."""
+        """format: bulk (Elasticsearch), hec (Splunk), otlp, otlp-json (OpenTelemetry), loki,
+        loki-json, remote-write (Prometheus), or lines, all with `headers`. A time that is not
+        within low_us and high_us is none. ValueError: a limit is out of bounds."""
     @property
     def flaw(self) -> str: ...  # of the whole body; empty: none
     @property

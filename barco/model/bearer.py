@@ -10,7 +10,7 @@ BEARER = b"bearer "
 NAMED_BYTES_MAX = 288
 """Of a name and a token in base64."""
 
-SHIPPERS = ("/elastic", "/services/collector", "/v1/logs")
+SHIPPERS = ("/elastic", "/services/collector", "/v1/logs", "/loki", "/api/v1/write")
 """What is below is for shippers of logs, which have ways of their own to show a token."""
 
 

@@ -4,7 +4,8 @@
 #include <string.h>
 
 /* workers/http/table_shippers.py has the same. */
-static const char *const shippers[] = {"/elastic", "/services/collector", "/v1/logs"};
+static const char *const shippers[] = {"/elastic", "/services/collector", "/v1/logs", "/loki",
+                                       "/api/v1/write"};
 
 static bool begins(const struct http1_request *head, const char *prefix, size_t len)
 {

@@ -98,18 +98,6 @@ static enum shipped_flaw write_told(struct reading *r, const struct field *field
     return SHIPPED_FINE;
 }
 
-/* The last field with this number that is a message; in.p NULL: there is none. */
-static bool find_message(struct message message, uint32_t number, struct field *found)
-{
-    struct field field;
-    int more;
-    *found = (struct field){0};
-    while ((more = message_next(&message, &field)) > 0)
-        if (field.number == number && field.type == WIRE_BYTES)
-            *found = field;
-    return more == 0;
-}
-
 static enum shipped_flaw read_record(struct reading *r, struct message record)
 {
     struct json_draft draft = {.out = r->draft, .cap = r->draft_cap};
@@ -133,7 +121,7 @@ static enum shipped_flaw read_scope(struct reading *r, struct message scope_logs
     struct field field;
     struct json_rest scope;
     int more;
-    if (!find_message(scope_logs, 1, &field))
+    if (!message_find(scope_logs, 1, &field))
         return SHIPPED_SYNTAX;
     enum shipped_flaw flaw = write_told(r, &field, otlp_write_scope, &scope);
     if (flaw == SHIPPED_FINE)
@@ -152,7 +140,7 @@ static enum shipped_flaw read_resource(struct reading *r, struct message resourc
     struct field field;
     struct json_rest resource;
     int more;
-    if (!find_message(resource_logs, 1, &field))
+    if (!message_find(resource_logs, 1, &field))
         return SHIPPED_SYNTAX;
     enum shipped_flaw flaw = write_told(r, &field, otlp_write_resource, &resource);
     while (flaw == SHIPPED_FINE && (more = message_next(&resource_logs, &field)) != 0) {

@@ -55,3 +55,15 @@ int message_next(struct message *message, struct field *field)
     }
     return good ? 1 : -1;
 }
+
+bool message_find(struct message message, uint32_t number, struct field *found)
+{
+    struct field field;
+    int more;
+    assert(number > 0 && number <= FIELD_NUMBER_MAX);
+    *found = (struct field){0};
+    while ((more = message_next(&message, &field)) > 0)
+        if (field.number == number && field.type == WIRE_BYTES)
+            *found = field;
+    return more == 0;
+}

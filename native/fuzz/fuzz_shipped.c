@@ -4,7 +4,10 @@
 #include "format/bulk.h"
 #include "format/headers.h"
 #include "format/hec.h"
+#include "format/loki.h"
 #include "format/otlp.h"
+#include "format/remote_write.h"
+#include "http/snappy.h"
 
 #include "fuzz_codec.h"
 
@@ -44,8 +47,11 @@ static void check(const uint8_t *data, size_t len, int which)
                                    : which == 1 ? hec_read(&shipped, bytes, len)
                                    : which == 2 ? otlp_read(&shipped, bytes, len)
                                    : which == 3 ? otlp_read_json(&shipped, bytes, len)
+                                   : which == 5 ? loki_read(&shipped, bytes, len)
+                                   : which == 6 ? loki_read_json(&shipped, bytes, len)
+                                   : which == 7 ? remote_write_read(&shipped, bytes, len)
                                                 : lines_read(&shipped, bytes, len, NULL, 0);
-    const int is_anew = which == 1 || which == 2; /* values may be in rooms */
+    const int is_anew = which == 1 || which == 2 || which > 5; /* values may be in rooms */
     REQUIRE(flaw < SHIPPED_FLAWS && (len == 0 || memcmp(bytes, data, len) == 0));
     REQUIRE(shipped.bytes <= BYTES_MAX && shipped.room_bytes <= BYTES_MAX);
     for (uint32_t i = 0; flaw == SHIPPED_FINE && i < shipped.count; i++) {
@@ -64,9 +70,22 @@ static void check(const uint8_t *data, size_t len, int which)
     free(bytes);
 }
 
+static void check_snappy(const uint8_t *data, size_t len)
+{
+    uint8_t *bytes = copy_of(data, len);
+    const int64_t made = snappy_len(bytes, len);
+    if (made >= 0 && made <= BYTES_MAX) {
+        uint8_t *out = malloc(made > 0 ? (size_t)made : 1);
+        snappy_unpack(bytes, len, out, (size_t)made);
+        free(out);
+    }
+    free(bytes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    for (int which = 0; which < 5; which++)
+    for (int which = 0; which < 8; which++)
         check(data, len, which);
+    check_snappy(data, len);
     return 0;
 }

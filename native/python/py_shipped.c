@@ -10,7 +10,10 @@
 #include "format/bulk.h"
 #include "format/headers.h"
 #include "format/hec.h"
+#include "format/loki.h"
 #include "format/otlp.h"
+#include "format/remote_write.h"
+#include "http/snappy.h"
 #include "python/py_codec.h"
 
 typedef struct {
@@ -62,6 +65,9 @@ static const struct {
     {"hec", hec_read},
     {"otlp", otlp_read},
     {"otlp-json", otlp_read_json},
+    {"loki", loki_read},
+    {"loki-json", loki_read_json},
+    {"remote-write", remote_write_read},
 };
 
 static enum shipped_flaw read_as(ShippedObject *object, const char *format)
@@ -310,12 +316,43 @@ static PyType_Spec shipped_spec = {
     .slots = shipped_slots,
 };
 
+/* ---- what snappy packed ---- */
+
+static PyObject *py_snappy_unpack(PyObject *module, PyObject *args)
+{
+    Py_buffer body;
+    unsigned long long most;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*K", &body, &most))
+        return NULL;
+    const int64_t len = snappy_len(body.buf, (size_t)body.len);
+    if (len > 0 && (unsigned long long)len > most)
+        PyErr_SetString(PyExc_OverflowError, "the body is larger when it is unpacked");
+    else if (len >= 0)
+        result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)len);
+    bool good = false;
+    if (result != NULL)
+        good = snappy_unpack(body.buf, (size_t)body.len, (uint8_t *)PyBytes_AS_STRING(result),
+                             (size_t)len);
+    if (!good && !PyErr_Occurred()) {
+        Py_CLEAR(result);
+        PyErr_SetString(PyExc_ValueError, "this is not what snappy has packed");
+    }
+    PyBuffer_Release(&body);
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"snappy_unpack", py_snappy_unpack, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 int py_shipped_init(PyObject *module);
 
 int py_shipped_init(PyObject *module)
 {
     PyObject *type = PyType_FromSpec(&shipped_spec);
-    if (type == NULL)
+    if (type == NULL || PyModule_AddFunctions(module, functions) < 0)
         return -1;
     int status = PyModule_AddObjectRef(module, "Shipped", type);
     Py_DECREF(type);

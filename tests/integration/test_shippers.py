@@ -275,6 +275,73 @@ def test_records_that_can_not_be_stored_are_counted(pair: RunningBroker) -> None
     assert topics == ["otel-logs"]
 
 
+# --- Loki and Prometheus --------------------------------------------------------------------------
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))
+
+
+def snappy(body: bytes) -> bytes:
+    """Packed as literals alone."""
+    pieces = [body[at : at + 60] for at in range(0, len(body), 60)]
+    return varint(len(body)) + b"".join(bytes([len(each) - 1 << 2]) + each for each in pieces)
+
+
+PROTOBUF = {"Content_Type": "application/x-protobuf", "Content_Encoding": "snappy"}
+
+
+def test_lines_are_pushed_as_to_loki(pair: RunningBroker) -> None:
+    now = time.time_ns()
+    stream = {"app": "web", "level": "info"}
+    entries = [[str(now), 'a "line"'], [str(now + 5000), "b", {"trace": "1"}]]
+    body = json.dumps({"streams": [{"stream": stream, "values": entries}]}).encode()
+    kind = "application/json"
+    assert send(pair, "/loki/api/v1/push", body, Content_Type=kind).status == 204
+    labels = '{app="web", level="info"}'
+    stamp = b"\x08" + varint(now // 10**9) + b"\x10" + varint(now % 10**9)
+    entry = message(2, message(1, stamp) + message(2, b"c"))
+    push = message(1, message(1, labels.encode()) + entry)
+    assert send(pair, "/loki/api/v1/push", snappy(push), **PROTOBUF).status == 204
+    found = sorted(stored(pair, "loki"), key=lambda event: str(event["value"]))
+    assert [event["value"] for event in found] == ['a "line"', "b", "c"]
+    assert {event["key"] for event in found} == {labels}
+    assert [event["timestamp"] - now // 1000 for event in found] == [0, 5, 0]
+    assert found[0]["headers"] == found[2]["headers"] == {"loki-labels": labels}
+    assert found[1]["headers"] == {"loki-labels": labels, "loki-metadata": '{"trace": "1"}'}
+    for given, headers in ((body[:-1], {"Content_Type": kind}), (push, PROTOBUF)):
+        answer = send(pair, "/loki/api/v1/push", given, {"topic": "none"}, **headers)
+        assert answer.status == 400, answer
+    bomb = varint(64 * MIB) + b"\x00a" + b"\xfe\x01\x00" * MIB
+    assert send(pair, "/loki/api/v1/push", bomb, **PROTOBUF).status == 413
+    assert [each["topic"] for each in pair.request("GET", "/v1/topics").json["topics"]] == ["loki"]
+
+
+def test_samples_are_written_as_to_prometheus(pair: RunningBroker) -> None:
+    now = time.time_ns() // 10**6
+    label = message(1, message(1, b"__name__") + message(2, b"up"))
+    sample = message(2, b"\x09" + bytes.fromhex("000000000000f83f") + b"\x10" + varint(now))
+    body = snappy(message(1, label + sample) * 3)
+    assert send(pair, "/api/v1/write", body, {"topic": "m"}, **PROTOBUF).status == 204
+    found = stored(pair, "m")
+    assert [event["value"] for event in found] == [
+        {"labels": {"__name__": "up"}, "timestamp": now, "value": 1.5}
+    ] * 3
+    assert {(event["key"], event["timestamp"]) for event in found} == {
+        ('{"__name__":"up"}', now * 1000)
+    }
+    headers = PROTOBUF | {
+        "Content_Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"
+    }
+    assert send(pair, "/api/v1/write", body, **headers).status == 415  # And it sends 1.0 then.
+    answer = send(pair, "/api/v1/write", snappy(message(1, label + message(4, b""))), **PROTOBUF)
+    assert answer.status == 400 and "histograms" in answer.json["detail"]
+
+
 # --- What all have --------------------------------------------------------------------------------
 
 

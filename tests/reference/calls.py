@@ -159,6 +159,11 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
         {"produces"},
     ),
     ("POST", "/v1/logs"): ("/v1/logs", "topic=t", {}, {"produces"}),
+    ("POST", "/loki/api/v1/push"): (
+        *("/loki/api/v1/push", "topic=t", {"streams": []}),
+        {"produces"},
+    ),
+    ("POST", "/api/v1/write"): ("/api/v1/write", "topic=t", {}, {"produces"}),
     ("POST", "/services/collector/ack"): (
         *("/services/collector/ack", "channel=c", {"acks": [1]}),
         {"produces", "elsewhere"},

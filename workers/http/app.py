@@ -37,6 +37,7 @@ from barco.workers.http.handlers.writes import Writes
 from barco.workers.http.needs import NEEDS
 from barco.workers.http.schemas.handlers import SchemaRoutes
 from barco.workers.http.shippers.elastic import Elastic
+from barco.workers.http.shippers.grafana import Grafana
 from barco.workers.http.shippers.otlp import Otlp
 from barco.workers.http.shippers.splunk import Splunk
 from barco.workers.http.table import ROUTES
@@ -110,6 +111,7 @@ class App:
             "elastic": Elastic(self._context),
             "splunk": Splunk(self._context),
             "otlp": Otlp(self._context),
+            "grafana": Grafana(self._context),
         }
         self._handlers: dict[str, Handler] = {}
         for route in ROUTES:

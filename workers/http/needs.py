@@ -11,6 +11,7 @@ from barco.workers.http.base.messages import Request, check_topic
 from barco.workers.http.base.needs import Need, Object
 from barco.workers.http.consuming.registration import registration
 from barco.workers.http.schemas.table import ID, ROOT, SCHEMA_ROUTES, SUBJECT
+from barco.workers.http.shippers.grafana import LINES, SAMPLES
 from barco.workers.http.shippers.otlp import topic_of
 from barco.workers.schemas.words import topic_of as topic_of_subject
 
@@ -46,6 +47,14 @@ def _leased(request: Request) -> Iterable[Object]:
 
 def _telemetry(request: Request) -> Iterable[Object]:
     return ((topic_of(request), None),)
+
+
+def _lines(request: Request) -> Iterable[Object]:
+    return ((topic_of(request, LINES), None),)
+
+
+def _samples(request: Request) -> Iterable[Object]:
+    return ((topic_of(request, SAMPLES), None),)
 
 
 def _queued(request: Request) -> Iterable[Object]:
@@ -160,6 +169,8 @@ NEEDS = {
     ("POST", "/services/collector/raw/1.0"): _SHIPS,
     ("POST", "/services/collector/ack"): _SHIPS,
     ("POST", "/v1/logs"): Need((PRODUCE,), _telemetry, stores=True),
+    ("POST", "/loki/api/v1/push"): Need((PRODUCE,), _lines, stores=True),
+    ("POST", "/api/v1/write"): Need((PRODUCE,), _samples, stores=True),
     ("GET", "/services/collector/health"): _ANYBODY,
     ("GET", "/services/collector/health/1.0"): _ANYBODY,
     ("GET", "/v1/users"): Need((USERS,)),

@@ -125,6 +125,42 @@ SHIPPER_ROUTES = (
         tells=(_TOLD,),
         kinds=(JSON, "application/x-protobuf"),
     ),
+    Route(
+        "POST",
+        "/loki/api/v1/push",
+        "grafana.push",
+        "What is pushed to Loki: each line is an event, its stream's labels are the key. All are "
+        "stored or, of a body that is malformed, none.",
+        "shippers",
+        (Parameter("topic", "Where they are stored; loki if it is not given."),),
+        body={
+            "application/x-protobuf": {
+                "type": "string",
+                "format": "binary",
+                "description": "A PushRequest in Snappy's block format.",
+            },
+            JSON: {"type": "object", "required": ["streams"], "properties": {"streams": {}}},
+        },
+        answers={204: "Stored, durably.", **_REFUSED},
+        tells=(_TOLD,),
+    ),
+    Route(
+        "POST",
+        "/api/v1/write",
+        "grafana.write",
+        "Prometheus' remote write 1.0: each sample is an event, its series' labels are the key.",
+        "shippers",
+        (Parameter("topic", "Where they are stored; metrics if it is not given."),),
+        body={
+            "application/x-protobuf": {
+                "type": "string",
+                "format": "binary",
+                "description": "A WriteRequest in Snappy's block format.",
+            }
+        },
+        answers={204: "Stored, durably.", **_REFUSED},
+        tells=(_TOLD,),
+    ),
     _HEALTH,
     replace(_HEALTH, path="/services/collector/health/1.0"),
 )

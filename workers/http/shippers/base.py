@@ -2,8 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from barco._native import Shipped
-from barco.errors import BarcoError, ForbiddenError, RequestError, TooLargeError
+from barco._native import Shipped, snappy_unpack
+from barco.errors import (
+    BarcoError,
+    ForbiddenError,
+    OutcomeUnknownError,
+    RequestError,
+    TooLargeError,
+)
 from barco.model.access import PRODUCE, User
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import Request, check_topic
@@ -27,12 +33,24 @@ class Shipping:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def read(self, format: str, request: Request, headers: bytes = b"") -> Shipped:
+    def unpacked(self, request: Request) -> bytes:
+        """What snappy has packed, which no Content-Encoding need say."""
+        most = self._context.options.request_bytes_max
+        try:
+            return snappy_unpack(request.body, most)
+        except OverflowError:
+            raise TooLargeError("The body is larger when it is unpacked.", limit=most) from None
+        except ValueError:
+            raise RequestError("The body is not what snappy has packed.") from None
+
+    def read(
+        self, format: str, request: Request, headers: bytes = b"", body: bytes | None = None
+    ) -> Shipped:
         """The events of a body; what is wrong with it is told by `flaw`."""
         options, now_us = self._context.options, self.now_us()
         return Shipped(
             format,
-            request.body,
+            request.body if body is None else body,
             options.event_bytes_max,
             options.request_bytes_max - BATCH_OWN_BYTES,
             now_us - TIME_BACK_US,
@@ -93,6 +111,11 @@ FLAWS = {
 """What the core finds wrong with a body, or with an event of it, in words."""
 
 LARGE = frozenset(("too-many", "too-many-kinds", "too-large", "event-too-large"))
+
+
+def repeatable(error: BarcoError) -> BarcoError:
+    """Of those who send again what is 429, 502, 503 or 504, and not what is 500."""
+    return OutcomeUnknownError(error.detail) if error.status == 500 else error
 
 
 def too_large(shipped: Shipped) -> None:

@@ -2,15 +2,10 @@
 
 import json
 
-from barco.errors import (
-    BarcoError,
-    OutcomeUnknownError,
-    RequestError,
-    UnsupportedMediaTypeError,
-)
+from barco.errors import RequestError, UnsupportedMediaTypeError
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import JSON, Request, Response, check_topic, media_type
-from barco.workers.http.shippers.base import FLAWS, Shipping, too_large
+from barco.workers.http.shippers.base import FLAWS, Shipping, repeatable, too_large
 
 TOPIC = "otel-logs"
 """Where no topic= is said."""
@@ -19,9 +14,9 @@ PROTOBUF = "application/x-protobuf"
 _FORMATS = {PROTOBUF: "otlp", JSON: "otlp-json"}
 
 
-def topic_of(request: Request) -> str:
+def topic_of(request: Request, default: str = TOPIC) -> str:
     """The topic of a request."""
-    return check_topic(request.value("topic") or TOPIC)
+    return check_topic(request.value("topic") or default)
 
 
 class Otlp:
@@ -44,18 +39,11 @@ class Otlp:
         topics = [None if flaw else topic for _, _, flaw, _ in kinds]
         for error in (await self._shipping.produce(request, shipped, kinds, topics)).values():
             if error is not None:
-                raise _repeatable(error)
+                raise repeatable(error)
         rejected = sum(count for _, _, flaw, count in kinds if flaw)
         why = " ".join(dict.fromkeys(FLAWS[flaw] for _, _, flaw, _ in kinds if flaw))
         body = _protobuf(rejected, why) if kind == PROTOBUF else _json(rejected, why)
         return Response(200, body, (("Content-Type", kind),))
-
-
-def _repeatable(error: BarcoError) -> BarcoError:
-    """An exporter sends again what is 429, 502, 503 or 504, and nothing else."""
-    if error.status == 500:
-        return OutcomeUnknownError(error.detail)
-    return error
 
 
 def _json(rejected: int, why: str) -> bytes:
