@@ -4,16 +4,25 @@ from dataclasses import replace
 
 from barco.workers.http.base.messages import JSON, NDJSON
 from barco.workers.http.base.routes import Parameter, Route, Told
+from barco.workers.http.shapes.shippers import COLLECTED, REFUSED
+from barco.workers.http.shapes.status import list_of, object_of
 
 _TOLD = Told("Retry-After", "Seconds after which it is worth trying again.", (503,))
 _REFUSED = {
     400: "Malformed: nothing is stored.",
     401: "Nobody's token, or none, where one is needed.",
+    403: "Not allowed.",
+    404: "There is no such topic, and none is made.",
     413: "The body is too large, or has too many events.",
     415: "A content coding that is not taken.",
+    500: "It may or may not be stored.",
     503: "Not now; nothing was written.",
 }
-_ANY = {"type": "object", "description": "As the protocol has it."}
+_ANY = {
+    "type": "object",
+    "description": "As the protocol has it.",
+    "additionalProperties": True,
+}
 
 _BULK = Route(
     "POST",
@@ -24,6 +33,8 @@ _BULK = Route(
     "shippers",
     body={NDJSON: {"type": "string", "description": "A line of index or create, and a document."}},
     answers={200: "Of each document, its status.", **_REFUSED},
+    shape="bulk",
+    refused=REFUSED,
     lenient=True,
 )
 _OF_INDEX = replace(
@@ -50,6 +61,8 @@ _EVENT = Route(
     body={JSON: _ANY},
     answers={200: "Stored, durably; ackId where a channel is said.", **_REFUSED},
     tells=(_TOLD,),
+    shape="collected",
+    refused=COLLECTED,
     lenient=True,
 )
 _RAW = replace(
@@ -67,6 +80,7 @@ _HEALTH = Route(
     "Whether the collector takes events.",
     "shippers",
     answers={200: "It does.", 503: "Not yet."},
+    shape="collected",
     lenient=True,
 )
 _INFO = Route(
@@ -76,6 +90,7 @@ _INFO = Route(
     "What Elasticsearch's clients ask for first.",
     "shippers",
     answers={200: "A name and a version."},
+    shape="elastic",
     lenient=True,
 )
 
@@ -101,8 +116,10 @@ SHIPPER_ROUTES = (
         "Whether what was answered with these ids is durable: it always is.",
         "shippers",
         (_CHANNEL,),
-        body={JSON: {"type": "object", "properties": {"acks": {"type": "array"}}}},
+        body={JSON: object_of("acks", acks=list_of({"type": "integer"}))},
         answers={200: "By id, true.", 400: "No channel, or no ids."},
+        shape="acks",
+        refused=COLLECTED,
         lenient=True,
     ),
     Route(
@@ -119,11 +136,12 @@ SHIPPER_ROUTES = (
                 "format": "binary",
                 "description": "An ExportLogsServiceRequest.",
             },
-            JSON: {"type": "object", "description": "The same as JSON."},
+            JSON: {**_ANY, "description": "The same as JSON."},
         },
         answers={200: "How many records were rejected, and why.", **_REFUSED},
         tells=(_TOLD,),
         kinds=(JSON, "application/x-protobuf"),
+        shape="logs",
     ),
     Route(
         "POST",
@@ -139,7 +157,7 @@ SHIPPER_ROUTES = (
                 "format": "binary",
                 "description": "A PushRequest in Snappy's block format.",
             },
-            JSON: {"type": "object", "required": ["streams"], "properties": {"streams": {}}},
+            JSON: {**_ANY, "description": "An object with streams, as Loki takes them."},
         },
         answers={204: "Stored, durably.", **_REFUSED},
         tells=(_TOLD,),

@@ -7,7 +7,7 @@ from barco.workers.http.base.arrow import ARROW
 from barco.workers.http.base.messages import EVENT_STREAM, JSON, NDJSON, PROBLEM
 from barco.workers.http.base.render import CHUNKS, POLAR
 from barco.workers.http.base.routes import Parameter, Route
-from barco.workers.http.shapes import events, groups, others, status, topology
+from barco.workers.http.shapes import events, groups, others, shippers, status, topology
 
 _PLACE = re.compile(r"\{([a-z]+)\}")
 
@@ -66,6 +66,11 @@ SCHEMAS = {
     "Users": others.USERS,
     "User": others.USER,
     "Openapi": others.OPENAPI,
+    "Elastic": shippers.ELASTIC,
+    "Bulk": shippers.BULK,
+    "Collected": shippers.COLLECTED,
+    "Acks": shippers.ACKS,
+    "Logs": shippers.LOGS,
 }
 """By name; a route's shape is one of them, with a small letter."""
 
@@ -84,6 +89,7 @@ _BYTES = {
     POLAR: "PolarStreams' consumer message.",
     CHUNKS: "Stored chunks as they are.",
     ARROW: "A stream of Arrow's record batches.",
+    "application/x-protobuf": "The protocol's message.",
 }
 
 _TAGS = {
@@ -174,8 +180,8 @@ def _answer(route: Route, status: int) -> dict[str, Any]:
     if status >= 400:
         answer["content"] = {PROBLEM: {"schema": _named("Problem")}}
         if route.refused:
-            answer["content"] = {kind: {"schema": route.refused} for kind in route.kinds}
-        elif route.shape in ("status", "ready"):  # They say why not, in the same form.
+            answer["content"] |= {kind: {"schema": route.refused} for kind in route.kinds}
+        if route.shape in ("status", "ready"):  # They say why not, in the same form.
             answer["content"][JSON] = {"schema": _schema(JSON, route)}
     elif status in (200, 201) and route.kinds:
         answer["content"] = {kind: {"schema": _schema(kind, route)} for kind in route.kinds}

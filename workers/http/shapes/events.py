@@ -22,7 +22,9 @@ STORED = object_of(
     "topic count",
     topic="string",
     **_WHERE,
-    delayed=told("string", "Instead of startOffset, of an event that waits until it is due: its id."),
+    delayed=told(
+        "string", "Instead of startOffset, of an event that waits until it is due: its id."
+    ),
     slices=list_of(object_of("token rangeIndex version startOffset count", **_WHERE))
     | {"description": "Instead of one place: the share of each, if the keys belong to several."},
 ) | {"description": "Where events were stored; 64-bit integers are strings."}
