@@ -233,10 +233,8 @@ class Consume:
 
     def _placed(self, args: Mapping[str, Any], member: Member) -> list[tuple[str, str]]:
         """What the consumer is to read by now, if it asks."""
-        if args["placement"] is None:
-            return []
         now = self._context.membership.get(member.consumer_id) or member
-        return [(PLACEMENT, now.placement)]
+        return [] if args["placement"] is None else [(PLACEMENT, now.placement)]
 
     async def _poll_until(
         self, member: Member, args: dict[str, Any], reach: Reach, wait_s: float
@@ -247,10 +245,9 @@ class Consume:
         while True:
             found = await self._look(member, args, reach, woken)
             left = deadline - loop.time()
-            if found.extents or left <= 0 or found.superseded or found.lost:
+            done = found.extents or left <= 0 or found.superseded or found.lost
+            if done or not _knows(args, member):
                 return found  # What was lost comes with the next answer, which has another name.
-            if args["placement"] not in (None, member.placement):
-                return found
             looked_at_some, woken = bool(woken), set()
             if not looked_at_some:
                 with self._context.membership.waiting(member.consumer_id):
@@ -312,8 +309,9 @@ class Consume:
                     self._lose(worker, found)
                 found.unavailable.update(self._numbers(worker))
                 continue
-            knows = shares[worker]["placement"] in (None, member.placement)
-            if knows and not answer.get("direct"):  # Else it is asked again, to part with some.
+            if _knows(shares[worker], member) and not answer.get(
+                "direct"
+            ):  # Else it is asked again, to part with some.
                 member.told.add(worker)
             extents = [extent_from_list(given) for given in answer["extents"]]
             for extent in extents:
@@ -460,8 +458,7 @@ class Consume:
         """What the consumer is to read, and a name for it."""
         member = await self._member(request)
         self._context.membership.heard_of(member.consumer_id)
-        slices = {topic: list(numbers) for topic, numbers in sorted(member.assigned.items())}
-        return json_response({"placement": member.placement, "slices": slices})
+        return json_response({"placement": member.placement, "slices": member.assigned})
 
     async def heartbeat(self, request: Request) -> Response:
         """The consumer is alive, whatever it is busy with."""
@@ -489,6 +486,11 @@ class Consume:
                 _log.warning("worker %d did not commit at a goodbye: %s", worker, answer)
         await self._context.supervisor.request("goodbye", {"consumerId": member.consumer_id})
         return text_response("OK")
+
+
+def _knows(args: Mapping[str, Any], member: Member) -> bool:
+    """Whether the consumer knows what it is to read, or does not want to."""
+    return args["placement"] is None or args["placement"] == member.placement
 
 
 def _add(extents: list[Extent], extent: Extent) -> None:
