@@ -246,7 +246,7 @@ class Consume:
             found = await self._look(member, args, reach, woken)
             left = deadline - loop.time()
             done = found.extents or left <= 0 or found.superseded or found.lost
-            if done or not _knows(args, member):
+            if done or not member.knows(args["placement"]):
                 return found  # What was lost comes with the next answer, which has another name.
             looked_at_some, woken = bool(woken), set()
             if not looked_at_some:
@@ -309,7 +309,7 @@ class Consume:
                     self._lose(worker, found)
                 found.unavailable.update(self._numbers(worker))
                 continue
-            if _knows(shares[worker], member) and not answer.get(
+            if member.knows(shares[worker]["placement"]) and not answer.get(
                 "direct"
             ):  # Else it is asked again, to part with some.
                 member.told.add(worker)
@@ -486,11 +486,6 @@ class Consume:
                 _log.warning("worker %d did not commit at a goodbye: %s", worker, answer)
         await self._context.supervisor.request("goodbye", {"consumerId": member.consumer_id})
         return text_response("OK")
-
-
-def _knows(args: Mapping[str, Any], member: Member) -> bool:
-    """Whether the consumer knows what it is to read, or does not want to."""
-    return args["placement"] is None or args["placement"] == member.placement
 
 
 def _add(extents: list[Extent], extent: Extent) -> None:
