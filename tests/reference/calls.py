@@ -64,6 +64,10 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
         *("/v1/consumer/reject", "consumerId=c", {"events": []}),
         {"consumes", "elsewhere"},
     ),
+    ("GET", "/v1/consumer/assignment"): (
+        *("/v1/consumer/assignment", "consumerId=c", None),
+        {"consumes", "elsewhere"},
+    ),
     ("POST", "/v1/consumer/heartbeat"): (
         *("/v1/consumer/heartbeat", "consumerId=c", None),
         {"consumes", "elsewhere"},

@@ -93,7 +93,7 @@ class PollRequest:
     @property
     def knows(self) -> bool:
         """Whether it may be parted from what it is not to read any more."""
-        return self.placement in (None, self.member.placement)
+        return self.member.knows(self.placement)
 
 
 @dataclass(slots=True)

@@ -63,6 +63,11 @@ class Member:
             self._placement.append(f"{zlib.crc32(told.encode()):08x}")
         return self._placement[0]
 
+    def knows(self, placement: str | None) -> bool:
+        """Whether who has acted on this placement knows what it is to read; None: it does not ask,
+        and need not."""
+        return placement is None or placement == self.placement
+
     def slots(self, slices: range, first_slice: int = 0) -> list[tuple[str, int]]:
         """Its (topic, slice) within these slices of a token range, in a fixed order.
 

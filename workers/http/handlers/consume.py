@@ -222,10 +222,8 @@ class Consume:
 
     def _placed(self, args: Mapping[str, Any], member: Member) -> list[tuple[str, str]]:
         """What the consumer is to read by now, if it asks."""
-        if args["placement"] is None:
-            return []
         now = self._context.membership.get(member.consumer_id) or member
-        return [(PLACEMENT, now.placement)]
+        return [] if args["placement"] is None else [(PLACEMENT, now.placement)]
 
     async def _poll_until(
         self, member: Member, args: dict[str, Any], reach: Reach, wait_s: float
@@ -236,10 +234,9 @@ class Consume:
         while True:
             found = await self._look(member, args, reach, woken)
             left = deadline - loop.time()
-            if found.extents or left <= 0 or found.superseded or found.lost:
+            done = found.extents or left <= 0 or found.superseded or found.lost
+            if done or not member.knows(args["placement"]):
                 return found  # What was lost comes with the next answer, which has another name.
-            if args["placement"] not in (None, member.placement):
-                return found
             looked_at_some, woken = bool(woken), set()
             if not looked_at_some:
                 with self._context.membership.waiting(member.consumer_id):
@@ -301,8 +298,9 @@ class Consume:
                     self._lose(worker, found)
                 found.unavailable.update(self._numbers(worker))
                 continue
-            knows = shares[worker]["placement"] in (None, member.placement)
-            if knows and not answer.get("direct"):  # Else it is asked again, to part with some.
+            if member.knows(shares[worker]["placement"]) and not answer.get(
+                "direct"
+            ):  # Else it is asked again, to part with some.
                 member.told.add(worker)
             extents = [extent_from_list(given) for given in answer["extents"]]
             for extent in extents:
@@ -449,8 +447,7 @@ class Consume:
         """What the consumer is to read, and a name for it."""
         member = await self._member(request)
         self._context.membership.heard_of(member.consumer_id)
-        slices = {topic: list(numbers) for topic, numbers in sorted(member.assigned.items())}
-        return json_response({"placement": member.placement, "slices": slices})
+        return json_response({"placement": member.placement, "slices": member.assigned})
 
     async def reject(self, request: Request) -> Response:
         """Give events up that can not be processed."""
