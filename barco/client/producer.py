@@ -32,6 +32,7 @@ from barco.client.sender import Parts, ProducerOptions, Sender, settle_once
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.batching import Ack, SliceKey
 from barco.client.wire.ring import Ring
+from barco.model.delays import WAITING_PREFIX
 
 
 class AsyncProducer:
@@ -80,7 +81,7 @@ class AsyncProducer:
         check_timestamp(timestamp_us)
         due = due_us(topic, timestamp_us, deliver_at, deliver_after)
         if due is not None:
-            topic, timestamp_us = self._sender.waiting_topic(topic), due
+            topic, timestamp_us = WAITING_PREFIX + topic, due  # Lanes, and sequences, of its own.
         key = None if key is None else to_key(key)
         value, packed = to_value(value), to_headers(headers)
         future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
@@ -177,7 +178,7 @@ class Producer:
         check_timestamp(timestamp_us)
         due = due_us(topic, timestamp_us, deliver_at, deliver_after)
         if due is not None:
-            topic, timestamp_us = self._sender.waiting_topic(topic), due
+            topic, timestamp_us = WAITING_PREFIX + topic, due  # Lanes, and sequences, of its own.
         key = None if key is None else to_key(key)
         value, packed = to_value(value), to_headers(headers)
         future: concurrent.futures.Future[Ack] = Delivery()

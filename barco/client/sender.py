@@ -153,12 +153,6 @@ class Sender:
         if news:
             self._wake(news)
 
-    def waiting_topic(self, topic: str) -> str:
-        """Where events of a topic wait: lanes of their own, whose sequences are their own too."""
-        if self._earlier is not None:
-            raise ValueError("a producer with a producer_id sends no delayed events")
-        return WAITING_PREFIX + topic
-
     def enqueue_many(self, topic: str, parts: Parts, on_done: DoneCallback) -> None:
         """Takes many events at once: all of them, or BufferFullError and none."""
         ring = self._open()

@@ -262,3 +262,19 @@ def test_a_batch_is_refused_as_a_whole(broker: RunningBroker) -> None:
     assert sum(part["count"] for part in parts) == 2 and all("delayed" in part for part in parts)
     assert sorted(line["value"] for line in until(broker, 2)) == [1, 2]
     assert send(broker, b"1", {"Barco-Deliver-At": "timestamp"}).status == 400
+
+
+def test_a_named_producer_goes_on_with_what_is_delayed(broker: RunningBroker) -> None:
+    """Whoever has the name next takes a later epoch of the delayed ones too: or its first event
+    would pass for stored."""
+    endpoint = f"127.0.0.1:{broker.port('discovery')}"
+    for number in range(3):
+        with barco.Producer(endpoint, producer_id="p") as producer:
+            ack = producer.send("t", b"%d" % number, "k", deliver_after=0.3).result(SECONDS)
+            assert ack.delayed is not None, "it is a new one"
+    path = "/v1/topic/t/producers/p"
+    [told] = broker.request("GET", path, {"delayed": "1"}).json["slices"]
+    assert (told["epoch"], told["lastSeq"]) == (2, "0")
+    assert broker.request("GET", path).json["slices"] == []
+    assert broker.request("GET", path, {"delayed": "yes"}).status == 400
+    assert [line["value"] for line in until(broker, 3)] == [0, 1, 2]

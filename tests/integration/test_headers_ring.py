@@ -176,6 +176,8 @@ def test_brokers_that_are_too_old(old_cluster: JoinedCluster) -> None:
                 assert not taken(cluster, asked) or asked == 2, "the third one can not read it"
                 assert send(cluster, asked, b"1", {}, partitionKey="a") == 200
             assert send(cluster, ordinal, packed, {"Content-Type": BATCH}) == 503
+            later = {"Barco-Deliver-After": "300ms"}
+            assert send(cluster, ordinal, b"9", later, partitionKey="later") == 503
             # Who has always sent these never asked for headers: as ever, they are not kept.
             assert send(cluster, ordinal, b"7", {"ce-id": "x"}, partitionKey="ce") == 200
         assert [format_of(cluster, each) for each in range(3)] == [1, 1, 1]
@@ -192,6 +194,8 @@ def test_brokers_that_are_too_old(old_cluster: JoinedCluster) -> None:
     until("all read them", lambda: all(taken(cluster, ordinal) for ordinal in range(3)))
     assert send(cluster, 2, packed, {"Content-Type": BATCH}) == 200
     assert [format_of(cluster, each) for each in range(3)] == [2, 2, 2]
+    assert send(cluster, 1, b"9", {"Barco-Deliver-After": "300ms"}, partitionKey="later") == 202
+    until("it is delivered", lambda: "later" in stored(cluster, 2))
     assert stored(cluster, 1)["n"] == (None, None) and stored(cluster, 1)["ce"] == (7, None)
     assert send(cluster, 2, b"8", {"ce-id": "x"}, partitionKey="ce") == 200
     assert stored(cluster, 1)["ce"] == (8, {"ce-id": "x"})

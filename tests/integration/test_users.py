@@ -357,6 +357,7 @@ def test_a_user_whose_topics_are_counted_makes_none_by_a_produce(broker: Running
     """In whichever shape, wherever it comes in: each slice from each process."""
     token, batch = "barco_counted", barco._native.batch_encode([b"1", b"2"])
     bodies = {"application/x-ndjson": b"1\n2\n", "application/vnd.barco.batch": batch}
+    later = {"Authorization": f"Bearer {token}", "Barco-Deliver-After": "1s"}
     with admin(broker) as root:
         root.set_user("counted", token=token, grants=["produce:*", "admin:*"], topics=2)
         connections = kept(broker, ROOT)
@@ -371,6 +372,10 @@ def test_a_user_whose_topics_are_counted_makes_none_by_a_produce(broker: Running
                     said = json.loads(answer.read())
                     assert (answer.status, said["type"]) == (403, "urn:barco:problem:quota-used-up")
                     request = answer.headers["Barco-Request-Id"]
+            for where in range(8):  # And not by one that waits either.
+                connection.request("POST", f"/v1/topic/new/messages?slice={where}", b"1", later)
+                answer = connection.getresponse()
+                assert (answer.status, answer.read()[:60].count(b"quota-used-up")) == (403, 1)
         assert "new" not in [each["topic"] for each in root.topics()]
         deadline = time.monotonic() + 30
         while f'"{request}"' not in (log := broker.log_path.read_text()):
@@ -385,6 +390,9 @@ def test_a_user_whose_topics_are_counted_makes_none_by_a_produce(broker: Running
                 counted.create_topic("most")
         for connection in connections:
             assert {produce(connection, token, topic) for topic in ("new", "more")} == {200}
+            connection.request("POST", "/v1/topic/new/messages", b"1", later)
+            answer = connection.getresponse()
+            assert (answer.status, b'"topic":"new"' in answer.read()) == (202, True)
             assert {produce(connection, ROOT, "most"), produce(connection, ROOT, "t")} == {200}
         deadline = time.monotonic() + 30  # What others have made, where it has events.
         headers = {"Authorization": f"Bearer {token}"}

@@ -159,6 +159,11 @@ _TOPICS = (
         "What was taken last of a Producer-Id, in each slice that knows it: epoch and sequence. "
         "Ids belong to the user who made them.",
         "produce",
+        (
+            Parameter(
+                "delayed", "Of its delayed events, whose sequence is their own.", values=("1",)
+            ),
+        ),
         answers={200: "Epochs and sequences.", 400: "Malformed.", 503: "Not now."},
         shape="producer",
     ),

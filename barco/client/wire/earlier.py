@@ -15,6 +15,7 @@ from barco.client.wire.batching import Lane, SliceKey
 from barco.client.wire.http1 import Request
 from barco.client.wire.transport import Pool
 from barco.errors import BarcoError
+from barco.model.delays import WAITING_PREFIX
 
 TRY_SECONDS = 2.0
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.02, 0.5
@@ -49,7 +50,9 @@ class EarlierEpochs:
 
     async def _ask(self, topic: str, name: str, timeout_s: float) -> dict[SliceKey, int]:
         until, pause, turn = time.monotonic() + timeout_s, PAUSE_FIRST_S, 0
-        target = f"/v1/topic/{topic}/producers/{quote(name, safe='')}"
+        plain = topic.removeprefix(WAITING_PREFIX)
+        target = f"/v1/topic/{plain}/producers/{quote(name, safe='')}"
+        target += "" if plain == topic else "?delayed=1"
         while True:
             endpoint = self._endpoints[turn % len(self._endpoints)]
             turn += 1

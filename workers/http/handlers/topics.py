@@ -6,7 +6,7 @@ from typing import Any
 from barco import limits
 from barco.errors import NotFoundError, RequestError, TooManyRequestsError, TopicNotFoundError
 from barco.model.access import ADMIN, PRODUCE, User
-from barco.model.delays import DelayedId
+from barco.model.delays import WAITING_PREFIX, DelayedId
 from barco.model.options import COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
@@ -79,7 +79,11 @@ class Topics:
         name = request.variables["id"].encode()
         if not 0 < len(name) <= PRODUCER_NAME_MAX:
             raise RequestError(f"A Producer-Id has 1 to {PRODUCER_NAME_MAX} bytes.")
-        args = {"topic": topic, "id": inner_id(name, request.user)}
+        waits = request.value("delayed")
+        if waits not in (None, "1"):
+            raise RequestError("delayed is 1, or not there.")
+        where = WAITING_PREFIX + topic if waits else topic
+        args = {"topic": where, "id": inner_id(name, request.user)}
         answers = await self._context.ask_all("producer", args)
         found = sorted(each for some in answers.values() for each in some)
         slices = [

@@ -31,7 +31,8 @@ def schemas(node: Any, where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
         if (
             name in ("schema", "items", "additionalProperties")
             and isinstance(each, dict)
-            or holder in ("properties", "schemas", "oneOf")
+            or holder in ("properties", "oneOf")
+            or where == "/components/schemas"
         ):
             yield here, each
         yield from schemas(each, here)
