@@ -1,6 +1,8 @@
 """`barco polar`: PolarStreams' protocol in front of one broker and of three."""
 
 import json
+import subprocess
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from polar import Consumer, Door, Item, Producer, frame, produce_body
+from replicas import until
 from running import RunningBroker
 from test_any_broker import LocalCluster, cluster  # noqa: F401 - a fixture.
 
@@ -184,19 +187,24 @@ def test_the_same_id_takes_over_from_the_last_commit(door: Door, broker: Running
 def test_a_connection_that_ends_gives_its_slices_to_others(
     door: Door, broker: RunningBroker
 ) -> None:
+
+    def members() -> list[str]:
+        found = broker.request("GET", "/v1/groups/g").json["members"]
+        return [member["consumerId"] for member in found]
+
     for number in range(40):
         broker.produce("t", b"%d" % number, key=str(number), kind="application/json")
     ann, bob = (Consumer("127.0.0.1", door.ports["consumer"]) for _ in range(2))
     assert ann.register("ann", "g", "t")[0] == bob.register("bob", "g", "t")[0] == 200
     got = Counter(values(ann.poll()))
     ann.close()
+    until("ann has gone, long before her session ends", lambda: members() == ["bob"], 15.0)
     rest = Counter(values(drained([bob], 40 - sum(got.values()))))
     assert set(got + rest) == {b"%d" % n for n in range(40)}
-    members = broker.request("GET", "/v1/groups/g").json["members"]
-    assert [member["consumerId"] for member in members] == ["bob"]
+    assert members() == ["bob"]
     status, _, words = bob.ask("POST", "/v1/consumer/goodbye")
     assert (status, words) == (200, b"OK")
-    assert broker.request("GET", "/v1/groups/g").json["members"] == []
+    assert members() == []
     assert broker.request("GET", "/v1/groups/g").json["lag"] == 0
     bob.close()
 
@@ -240,3 +248,9 @@ def test_on_three_brokers(cluster: LocalCluster, tmp_path: Path) -> None:  # noq
         for door in doors:
             with door:
                 pass
+
+
+def test_an_address_that_others_reach_is_refused() -> None:
+    command = [sys.executable, "-P", "-m", "barco", "polar", "--bind", "0.0.0.0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 78 and "--insecure-allow-open" in done.stderr

@@ -32,8 +32,6 @@ JSON_BYTES = 64 * KiB
 """Of a poll that wants JSON."""
 CONNECTIONS_MAX = 128
 ASK_SECONDS_MAX = 30.0
-SESSION_MS = limits.CONSUMER_SESSION_MS_MIN
-BEAT_SECONDS = SESSION_MS / 3000
 
 _RECORD = struct.Struct(">qI")
 """Of an event: timestamp in microseconds, bytes of the value."""
@@ -67,6 +65,9 @@ class Consuming:
         self.pool, self.endpoint, self.ring = pool, endpoint, ring
         self.start = "startFromLatest" if from_latest else "startFromEarliest"
         """Of a new group whose consumer does not say it, as PolarStreams' Go client can not."""
+        alone = limits.CONSUMER_SESSION_MS_DEFAULT
+        self.session_ms = alone if ring is None else limits.CONSUMER_SESSION_MS_MIN
+        """Beside a single broker the door says when a consumer has gone; of several none knows."""
         self.by_id: dict[str, Visitor] = {}
         self.visitors = 0
 
@@ -168,7 +169,7 @@ class Visitor:
             return _text(400, "Invalid offset reset policy value")
         return [
             ("consumerId", consumer_id),
-            *(("group", group), ("onNewGroup", start), ("sessionMs", str(SESSION_MS))),
+            *(("group", group), ("onNewGroup", start), ("sessionMs", str(self._of.session_ms))),
             *(("topic", topic) for topic in topics),
         ]
 
@@ -195,7 +196,7 @@ class Visitor:
     async def _beat(self, consumer_id: str) -> None:
         """PolarStreams' connections are alive as long as they are open."""
         while True:
-            await asyncio.sleep(BEAT_SECONDS)
+            await asyncio.sleep(self._of.session_ms / 3000)
             try:
                 await self._of.ask("POST", "heartbeat", [("consumerId", consumer_id)])
             except BarcoError:
