@@ -124,6 +124,19 @@ async def test_compatibility(r: Registry) -> None:
 
 
 @run
+async def test_more_versions_than_can_be_compared(r: Registry) -> None:
+    path = "/subjects/t-value/versions"
+    await r.told("PUT", "/config", {"compatibility": "FULL_TRANSITIVE"})
+    texts = [json.dumps({"type": "string", "doc": f"{each}" * 250_000}) for each in range(10)]
+    for text in texts[:9]:
+        await r.told("POST", path, {"schema": text})
+    text = texts[9]
+    assert "delete old ones" in await r.refused(42201, "POST", path, {"schema": text})
+    await r.told("PUT", "/config", {"compatibility": "FULL"})
+    await r.told("POST", path, {"schema": text})
+
+
+@run
 async def test_deletions(r: Registry) -> None:
     path = "/subjects/t-value"
     for text in (ONE, TWO):
