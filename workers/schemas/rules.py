@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barco.workers.schemas import json_rules, kinds, words
+from barco.workers.schemas import json_rules, kinds, protobuf_rules, words
 from barco.workers.schemas.avro_rules import Types, unreadable
 from barco.workers.schemas.records import Draft
 
@@ -73,8 +73,9 @@ def _json(reader: Known, writer: Known) -> list[str]:
 
 
 def _protobuf(reader: Known, writer: Known) -> list[str]:
-    """They are kept and served, and not compared."""
-    return []
+    """Descriptors are compared; text in the language itself is not read."""
+    one, other = (protobuf_rules.descriptor(each[0].text) for each in (reader, writer))
+    return [] if one is None or other is None else protobuf_rules.unreadable(one, other)
 
 
 _READS: dict[str, Callable[[Known, Known], list[str]]] = {

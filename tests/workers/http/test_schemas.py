@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from barco.model.access import Grant
 
@@ -188,6 +189,17 @@ async def test_other_kinds(r: Registry) -> None:
     await r.refused(409, "POST", "/subjects/j/versions", {"schema": ONE})
     proto = {"schema": 'syntax = "proto3"; message M { int32 a = 1; }', "schemaType": "PROTOBUF"}
     assert (await r.told("POST", "/subjects/p/versions", proto))["id"] == 2
+
+    def packed(kind: int) -> dict[str, str]:
+        found = FileDescriptorProto(name="f.proto")
+        field = found.message_type.add(name="M").field.add(name="a", number=1, label=1)
+        field.type = kind
+        text = base64.b64encode(found.SerializeToString()).decode()
+        return {"schema": text, "schemaType": "PROTOBUF"}
+
+    assert (await r.told("POST", "/subjects/d/versions", packed(3)))["id"] == 3
+    assert (await r.told("POST", "/subjects/d/versions", packed(5)))["id"] == 4
+    assert "/M/a" in await r.refused(409, "POST", "/subjects/d/versions", packed(9))
     assert await r.told("GET", "/subjects/p/versions/1") == proto | {
         "subject": "p",
         "version": 1,
