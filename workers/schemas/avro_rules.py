@@ -161,7 +161,8 @@ class _Comparison:
         elif reader.kind == "fixed" and reader.size != writer.size:
             yield f"{_at(at)}{_shown(reader)} has {reader.size} bytes, and had {writer.size}"
         elif reader.kind == "enum":
-            gone = [each for each in writer.symbols if each not in reader.symbols]
+            read = frozenset(reader.symbols)
+            gone = [each for each in writer.symbols if each not in read]
             if gone and not reader.default:
                 yield f"{_at(at)}{_shown(reader)} lacks {', '.join(gone)[:100]}, and has no default"
         elif reader.kind == "record":

@@ -18,6 +18,7 @@ _SAYS_NOTHING = frozenset(
     + ("default", "examples", "readOnly", "writeOnly", "deprecated")
     + ("contentEncoding", "contentMediaType", "$vocabulary")
 )
+_DEFINES = ("$defs", "definitions")
 _LEAST = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _MOST = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 _SAME = ("pattern", "multipleOf", "uniqueItems", "format")
@@ -141,20 +142,40 @@ class _Comparison:
             yield from self.found(takes.get(name, others), had.get(name, other), below)
         yield from self.found(others, had_others, f"{at}/*")
 
+    def _spend(self, schema: Any, times: int, within: frozenset[int] = frozenset()) -> None:
+        """What a validator walks through for one value at most, so often: what is referred to
+        twice counts twice, and that again."""
+        self._left -= times
+        if self._left < 0:
+            raise words.invalid("The schemas are too large to be compared")
+        if isinstance(schema, list):
+            for each in schema:
+                self._spend(each, times, within)
+        if not isinstance(schema, dict):
+            return
+        if "$ref" in schema:
+            meant = _resolved({"$ref": schema["$ref"]}, self._roots[0])
+            if id(meant) not in within:  # Else it goes with the value, which ends.
+                self._spend(meant, times, within | {id(meant)})
+        for name, each in schema.items():
+            if name not in _DEFINES and name not in ("enum", "const"):
+                self._spend(each, times, within)
+
     def _values(self, new: dict[str, Any], old: dict[str, Any], at: str) -> Iterator[str]:
         """The writer's values are few: each is looked at."""
+        values = old["enum"] if "enum" in old else [old["const"]]
+        self._spend(new, len(values))
         part = new
         if isinstance(root := self._roots[0].schema, dict) and new is not root:
             part = {
                 **new,
-                **{word: root[word] for word in ("$defs", "definitions") if word in root},
+                **{word: root[word] for word in _DEFINES if word in root},
             }
         try:
             takes = json_kind.validator(part, self._roots[0].needed)
         except Exception as error:  # noqa: BLE001 - what the library says of half a schema.
             yield f"{_at(at)}it cannot be compared: {str(error)[:100]}"
             return
-        values = old["enum"] if "enum" in old else [old["const"]]
         for each in values:
             if not takes.is_valid(each):
                 yield f"{_at(at)}{str(each)[:60]!r} is not taken"

@@ -3,8 +3,6 @@
 The libraries that read it are an extra of the installation (`barco[schemas]`).
 """
 
-import base64
-import binascii
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -12,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from barco.errors import UnprocessableError
-from barco.workers.schemas import json_kind, words
+from barco.workers.schemas import json_kind, protobuf_rules, words
 from barco.workers.schemas.records import Draft, References
 
 Needed = Sequence[tuple[str, Draft]]
@@ -106,11 +104,9 @@ def _protobuf_same(text: str, needed: Needed) -> Any:
     kept as it is."""
     if not text.strip():
         raise words.invalid("Invalid schema: it is empty.")
-    try:
-        packed = base64.b64decode(text, validate=True)
-    except (ValueError, binascii.Error):
+    found = protobuf_rules.descriptor(text)
+    if found is None:
         return " ".join(text.split())
-    found = import_module("google.protobuf.descriptor_pb2").FileDescriptorProto.FromString(packed)
     if not found.IsInitialized() or not (found.message_type or found.enum_type or found.dependency):
         raise words.invalid("Invalid schema: a descriptor without messages.")
     return text

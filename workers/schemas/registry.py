@@ -287,9 +287,8 @@ class Registry:
             )
         gone = versions if permanent else live
         steps = self._gone(gone, permanent)
-        if permanent and (setting := self.setting(subject)):
+        if permanent and self.setting(subject):
             steps[0].append((Setting(subject).written(), None))
-            assert setting.subject == subject
         return [each.number for each in gone], steps
 
     def _gone(self, versions: Iterable[Version], permanent: bool) -> Steps:

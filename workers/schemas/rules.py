@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barco.workers.schemas import json_rules, kinds, words
+from barco.workers.schemas import json_rules, kinds, protobuf_rules, words
 from barco.workers.schemas.avro_rules import Types, unreadable
 from barco.workers.schemas.records import Draft
 
@@ -22,6 +22,12 @@ def compared(level: str, versions: Sequence[int]) -> list[int]:
 def against(level: str, new: Known, olds: Sequence[tuple[int, Known]]) -> list[str]:
     """Why a schema may not follow these, which are by version; empty: it may. Takes a while."""
     messages: list[str] = []
+    sizes = [_size(old) + _size(new) for _, old in olds]
+    if sum(sizes) > words.COMPARED_BYTES_MAX:
+        raise words.invalid(
+            f"{len(olds)} versions are more than can be compared with it: delete old ones, or set a"
+            " level that is not transitive"
+        )
     for number, old in olds:
         if new[0].kind != old[0].kind:
             return [f"version {number} is {old[0].kind}, and this is {new[0].kind}"]
@@ -38,6 +44,11 @@ def against(level: str, new: Known, olds: Sequence[tuple[int, Known]]) -> list[s
                 raise words.invalid("The schemas are nested too deeply to be compared") from None
             messages += [f"it {text}: {each}" for each in found]
     return messages
+
+
+def _size(known: Known) -> int:
+    draft, needed = known
+    return len(draft.text) + sum(len(each.text) for _, each in needed)
 
 
 def _avro(reader: Known, writer: Known) -> list[str]:
@@ -62,8 +73,9 @@ def _json(reader: Known, writer: Known) -> list[str]:
 
 
 def _protobuf(reader: Known, writer: Known) -> list[str]:
-    """They are kept and served, and not compared."""
-    return []
+    """Descriptors are compared; text in the language itself is not read."""
+    one, other = (protobuf_rules.descriptor(each[0].text) for each in (reader, writer))
+    return [] if one is None or other is None else protobuf_rules.unreadable(one, other)
 
 
 _READS: dict[str, Callable[[Known, Known], list[str]]] = {

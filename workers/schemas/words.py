@@ -35,7 +35,10 @@ NESTING_MAX = 64
 """Of JSON in a schema's text: parsers and comparers call themselves for each."""
 
 COMPARED_MAX = 200_000
-"""Pairs of types that one question may compare: a second of Python, about."""
+"""Pairs of types of two schemas that are compared: a second of Python, about."""
+
+COMPARED_BYTES_MAX = 4 * MiB
+"""Of texts that one question may read, with what they refer to: three seconds, about."""
 
 SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
 SUBJECT_DELETED, SUBJECT_NOT_DELETED = 40404, 40405

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from barco.model.access import Grant
 
@@ -124,6 +125,19 @@ async def test_compatibility(r: Registry) -> None:
 
 
 @run
+async def test_more_versions_than_can_be_compared(r: Registry) -> None:
+    path = "/subjects/t-value/versions"
+    await r.told("PUT", "/config", {"compatibility": "FULL_TRANSITIVE"})
+    texts = [json.dumps({"type": "string", "doc": f"{each}" * 250_000}) for each in range(10)]
+    for text in texts[:9]:
+        await r.told("POST", path, {"schema": text})
+    text = texts[9]
+    assert "delete old ones" in await r.refused(42201, "POST", path, {"schema": text})
+    await r.told("PUT", "/config", {"compatibility": "FULL"})
+    await r.told("POST", path, {"schema": text})
+
+
+@run
 async def test_deletions(r: Registry) -> None:
     path = "/subjects/t-value"
     for text in (ONE, TWO):
@@ -175,6 +189,17 @@ async def test_other_kinds(r: Registry) -> None:
     await r.refused(409, "POST", "/subjects/j/versions", {"schema": ONE})
     proto = {"schema": 'syntax = "proto3"; message M { int32 a = 1; }', "schemaType": "PROTOBUF"}
     assert (await r.told("POST", "/subjects/p/versions", proto))["id"] == 2
+
+    def packed(kind: int) -> dict[str, str]:
+        found = FileDescriptorProto(name="f.proto")
+        field = found.message_type.add(name="M").field.add(name="a", number=1, label=1)
+        field.type = kind
+        text = base64.b64encode(found.SerializeToString()).decode()
+        return {"schema": text, "schemaType": "PROTOBUF"}
+
+    assert (await r.told("POST", "/subjects/d/versions", packed(3)))["id"] == 3
+    assert (await r.told("POST", "/subjects/d/versions", packed(5)))["id"] == 4
+    assert "/M/a" in await r.refused(409, "POST", "/subjects/d/versions", packed(9))
     assert await r.told("GET", "/subjects/p/versions/1") == proto | {
         "subject": "p",
         "version": 1,

@@ -1,6 +1,7 @@
 """Schema resolution, row by row as Avro's specification has it, and what types within types do."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -136,6 +137,14 @@ def test_a_guess_about_a_type_within_itself_goes_with_what_it_was_made_for() -> 
     branches = [link("m", "int"), link("k", "string")]
     assert not found(both(branches, "k.T"), writer)
     assert found(both(branches, "m.T"), writer)
+
+
+def test_many_symbols_are_compared_at_once() -> None:
+    """Not each with each, which would be 400 million."""
+    symbols = [f"s{each}" for each in range(20_000)]
+    began = time.process_time()
+    assert not found(enum(*symbols), enum(*symbols))
+    assert time.process_time() - began < 1.5, "it takes 0.05 s, and each with each 3.4 s"
 
 
 def test_what_is_too_large_is_not_compared() -> None:

@@ -93,6 +93,19 @@ def test_what_may_not(new: Any, old: Any, word: str) -> None:
     assert word in "; ".join(found(new, old))
 
 
+def test_values_are_not_looked_at_for_ever() -> None:
+    """A validator would walk through the last one 2**40 times."""
+    defs: dict[str, Any] = {
+        f"a{each}": {"allOf": [{"$ref": f"#/$defs/a{each + 1}"}] * 2} for each in range(40)
+    }
+    inner = open_(a={"$ref": "#/$defs/a0"})
+    with pytest.raises(UnprocessableError):
+        found(inner | {"$defs": defs | {"a40": TEXT}}, {"enum": [{"a": "x"}]})
+    assert not found(inner | {"$defs": {"a0": TEXT}}, {"enum": [{"a": "x"}]})
+    many = [{"a": str(each)} for each in range(1_000)]
+    assert not found({"enum": many}, {"enum": many})
+
+
 def test_a_reference_to_nothing_or_to_itself() -> None:
     for wrong in ({"$ref": "#/nowhere"}, {"$ref": "#"}):
         with pytest.raises(UnprocessableError):
