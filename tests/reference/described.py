@@ -76,7 +76,11 @@ def _answer(method: str, path: str, status: int) -> dict[str, Any] | None:
         key = route.method, route.path
     answers = described()["paths"][key[1]][key[0].lower()]["responses"]
     if str(status) not in answers and status >= 300:
-        own = [each for code, each in answers.items() if code >= "400" and len(each.get("content", ())) > 1]
+        own = [
+            each
+            for code, each in answers.items()
+            if code >= "400" and len(each.get("content", ())) > 1
+        ]
         return own[0] if own else described()["components"]["responses"]["Problem"]
     told: dict[str, Any] = answers.get(str(status), {})
     return told
