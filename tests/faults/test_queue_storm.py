@@ -100,4 +100,4 @@ def storm(cluster: LocalCluster, chance: random.Random, ordered: str) -> None:
             assert first == sorted(first), f"{key!r}: each came for the first time in order"
     last = max(workers.acked.values()) - over
     print(f"{len(feeder.stored)} events, {killed} kills, the last ack {last:.1f} s after the storm")
-    assert killed > 3 and len(feeder.stored) > 100
+    assert killed > 1 and len(feeder.stored) > 100
