@@ -128,11 +128,13 @@ class DueIndex:
             self._near = self._near[self._at :]
             self._at = 0
 
-    def nth_due(self, rank: int) -> int | None:
-        """When the event of this rank is due, if it is known."""
+    def last_due(self, most: int) -> int | None:
+        """When the last of the next `most` is due, or of those that are known one by one; None: it
+        is all of them."""
         self._sort()
-        at = self._at + rank
-        return self._near[at][0] if at < len(self._near) else None
+        if not len(self) or (len(self) <= most and not self._far):
+            return None
+        return self._near[self._at + min(most, len(self)) - 1][0]
 
     async def fill(self, most: int) -> None:
         """Know `most // 2` one by one, or all that there are, where there are few."""

@@ -33,7 +33,7 @@ from barco.workers.shard.reads import Chunk, Reads, chunk_place, split_chunks
 AT_ONCE, BYTES_AT_ONCE = 512, 1 * MiB
 """Of one append; one event more than that if it is larger."""
 
-TURN_EVENTS = 16_384
+TURN_EVENTS = 4_096
 """What comes while a turn is under way waits for its end."""
 
 LEAST_EVERY = 1024
@@ -109,7 +109,7 @@ class DelayedStream:
             first = self.index.next
             if first is None or first[0] > now:
                 return None if first is None else first[0]
-            last = self.index.nth_due(TURN_EVENTS)
+            last = self.index.last_due(TURN_EVENTS)
             mark.open_turn(now if last is None else min(now, last), self.seen)
         turn = mark.turn
         assert turn is not None, "it is open"
