@@ -31,6 +31,8 @@ class DueIndex:
         """Those before `_at` were taken."""
         self._at = 0
         self._sorted = True
+        self.lost = 0
+        """Blocks of which the event that was due first is not there any more."""
         self.bound: Key = LAST
         self._far: dict[int, Key] = {}
         self._blocks: list[tuple[Key, int]] = []
@@ -146,7 +148,9 @@ class DueIndex:
         while (least := self._far_next()) is not None and least < high:
             del self._far[least[1] // BLOCK]
             try:
-                found += await self._look_again(least[1] // BLOCK, low, high)
+                again = await self._look_again(least[1] // BLOCK, low, high)
+                self.lost += least not in again
+                found += again
             except BaseException:  # As it was before.
                 for key in (least, *found):
                     self._note_far(key)

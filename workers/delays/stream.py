@@ -104,6 +104,8 @@ class DelayedStream:
         await self._scan(self.end if mark.turn is None else min(self.end, mark.turn.end))
         most = shared.near_max()
         await self.index.fill(most)
+        self._tell_lost(self.index.lost)
+        self.index.lost = 0
         now = shared.wall_us()
         if mark.turn is None:
             first = self.index.next
@@ -210,9 +212,7 @@ class DelayedStream:
         gone = [offset for _, offset in keys[:count] if offset in self.cancelled]
         shared.figures.delivered += count - len(gone) - lost
         shared.figures.cancelled += len(gone)
-        shared.figures.lost += lost
-        if lost:
-            log.error("%s/%d: %d events were removed before they were due", *self.name, lost)
+        self._tell_lost(lost)
         for offset in gone:
             self.cancelled.discard(offset)
             self.forget(offset)
@@ -263,6 +263,12 @@ class DelayedStream:
             self._shared.appends.start(DELAYS, self.name[1], key, b"")
         except BarcoError:
             log.info("%s/%d: what was cancelled is forgotten later", *self.name)
+
+    def _tell_lost(self, count: int) -> None:
+        """Of a block that was only known as such it is one, however many there were."""
+        if count:
+            self._shared.figures.lost += count
+            log.error("%s/%d: %d or more were removed before they were due", *self.name, count)
 
     def _look_for_least(self, offset: int, count: int) -> None:
         self._since_least += count
