@@ -24,7 +24,8 @@ from barco.workers.shard.reads import Reads
 NEAR_TOTAL = 131_072
 """Waiting events of a worker that are known one by one: some 17 MB."""
 
-NEAR_MIN = 16
+NEAR_MIN, NEAR_MAX = 16, 8_192
+"""Of one stream: more would take the loop tens of milliseconds where they are sorted."""
 
 CANCELLED_MAX = 10_000
 """Of a worker, until they would have been due: each is a value in the state of the shard."""
@@ -80,7 +81,7 @@ class Delays:
         }
 
     def _near_max(self) -> int:
-        return max(NEAR_MIN, NEAR_TOTAL // max(1, len(self._streams)))
+        return max(NEAR_MIN, min(NEAR_MAX, NEAR_TOTAL // max(1, len(self._streams))))
 
     # --- Beginning and ending ---------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ class DueIndex:
         """Those before `_at` were taken."""
         self._at = 0
         self._sorted = True
+        self.lost = 0
+        """Blocks of which the event that was due first is not there any more."""
         self.bound: Key = LAST
         self._far: dict[int, Key] = {}
         self._blocks: list[tuple[Key, int]] = []
@@ -128,11 +130,13 @@ class DueIndex:
             self._near = self._near[self._at :]
             self._at = 0
 
-    def nth_due(self, rank: int) -> int | None:
-        """When the event of this rank is due, if it is known."""
+    def last_due(self, most: int) -> int | None:
+        """When the last of the next `most` is due, or of those that are known one by one; None: it
+        is all of them."""
         self._sort()
-        at = self._at + rank
-        return self._near[at][0] if at < len(self._near) else None
+        if not len(self) or (len(self) <= most and not self._far):
+            return None
+        return self._near[self._at + min(most, len(self)) - 1][0]
 
     async def fill(self, most: int) -> None:
         """Know `most // 2` one by one, or all that there are, where there are few."""
@@ -144,7 +148,9 @@ class DueIndex:
         while (least := self._far_next()) is not None and least < high:
             del self._far[least[1] // BLOCK]
             try:
-                found += await self._look_again(least[1] // BLOCK, low, high)
+                again = await self._look_again(least[1] // BLOCK, low, high)
+                self.lost += least not in again
+                found += again
             except BaseException:  # As it was before.
                 for key in (least, *found):
                     self._note_far(key)

@@ -33,7 +33,7 @@ from barco.workers.shard.reads import Chunk, Reads, chunk_place, split_chunks
 AT_ONCE, BYTES_AT_ONCE = 512, 1 * MiB
 """Of one append; one event more than that if it is larger."""
 
-TURN_EVENTS = 16_384
+TURN_EVENTS = 4_096
 """What comes while a turn is under way waits for its end."""
 
 LEAST_EVERY = 1024
@@ -104,12 +104,14 @@ class DelayedStream:
         await self._scan(self.end if mark.turn is None else min(self.end, mark.turn.end))
         most = shared.near_max()
         await self.index.fill(most)
+        self._tell_lost(self.index.lost)
+        self.index.lost = 0
         now = shared.wall_us()
         if mark.turn is None:
             first = self.index.next
             if first is None or first[0] > now:
                 return None if first is None else first[0]
-            last = self.index.nth_due(TURN_EVENTS)
+            last = self.index.last_due(TURN_EVENTS)
             mark.open_turn(now if last is None else min(now, last), self.seen)
         turn = mark.turn
         assert turn is not None, "it is open"
@@ -210,9 +212,7 @@ class DelayedStream:
         gone = [offset for _, offset in keys[:count] if offset in self.cancelled]
         shared.figures.delivered += count - len(gone) - lost
         shared.figures.cancelled += len(gone)
-        shared.figures.lost += lost
-        if lost:
-            log.error("%s/%d: %d events were removed before they were due", *self.name, lost)
+        self._tell_lost(lost)
         for offset in gone:
             self.cancelled.discard(offset)
             self.forget(offset)
@@ -263,6 +263,12 @@ class DelayedStream:
             self._shared.appends.start(DELAYS, self.name[1], key, b"")
         except BarcoError:
             log.info("%s/%d: what was cancelled is forgotten later", *self.name)
+
+    def _tell_lost(self, count: int) -> None:
+        """Of a block that was only known as such it is one, however many there were."""
+        if count:
+            self._shared.figures.lost += count
+            log.error("%s/%d: %d or more were removed before they were due", *self.name, count)
 
     def _look_for_least(self, offset: int, count: int) -> None:
         self._since_least += count

@@ -299,7 +299,22 @@ async def test_what_retention_has_removed_is_passed_over_and_told(
     world.now = 9999
     await world.steps(10)
     assert world.delivered() == [b"1700-2"]
-    assert world.figures.lost == 2 and "2 events were removed" in caplog.text
+    assert world.figures.lost == 2 and "2 or more were removed" in caplog.text
+
+
+@run
+async def test_what_was_known_by_block_only_is_missed_too(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(random.Random(1))
+    world.wait([1500 + n for n in range(40)])
+    world.wait([1700])
+    await world.steps(3)
+    assert world.stream.index.blocks == 3
+    world.truncate_stream(WAITING, SLICE, 40)
+    world.chunks[WAITING, SLICE].pop(0)
+    world.now = 9999
+    await world.steps(30)
+    assert world.delivered() == [b"1700-40"]
+    assert world.figures.lost >= 3 + 2 and "were removed before" in caplog.text
 
 
 def test_a_mark_is_read_as_it_was_written() -> None:
