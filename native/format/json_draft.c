@@ -22,7 +22,7 @@ void json_put(struct json_draft *draft, const void *bytes, size_t len)
 
 void json_put_string(struct json_draft *draft, struct message text)
 {
-    const bool is_text = utf8_valid(text.p, message_len(&text));
+    const bool is_text = text.p == NULL || utf8_valid(text.p, message_len(&text));
     JSON_TEXT(draft, "\"");
     while (text.p < text.end && !draft->is_full) {
         const size_t plain = json_plain_run(text.p, message_len(&text));
