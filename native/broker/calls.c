@@ -111,7 +111,7 @@ uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produ
         return PROBLEM_BUSY;
     struct call_frame frame = frame_of(produce, number, len);
     frame.op = OP_CALL;
-    frame.flags |= reactor->park.most_ms > 0 ? FLAG_RETURNS : 0;
+    frame.flags |= reactor->park.most_ms > 0 ? FLAG_RETURNS | FLAG_ORDERED : 0;
     struct call *call = call_open(reactor, &frame.tag);
     if (call == NULL)
         return PROBLEM_BUSY;
@@ -120,9 +120,25 @@ uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produ
     call->turn = turn;
     call->since_ms = reactor->loop.now_ms;
     call->waiter = waiter;
+    struct parked_lane *lanes = reactor->park.lanes;
+    if (lanes != NULL && lanes[number].again)
+        frame.flags |= FLAG_AGAIN;
+    if (lanes != NULL)
+        lanes[number].again = false;
     write_frame(conn, &frame, produce, bytes);
     reactor->handed_out++;
     return PROBLEM_NONE;
+}
+
+/* What was sent behind a call that goes back goes back as well, whoever leads by then: it would
+ * come before it. */
+static void give_back_all(struct conn *conn, uint32_t number)
+{
+    struct peer_conn *peer = peer_of(conn);
+    if (peer->ordered && peer->back == NULL)
+        peer->back = calloc((ring_slices(conn_reactor(conn)) + 7) / 8, 1);
+    if (peer->ordered && peer->back != NULL)
+        peer->back[number / 8] |= (uint8_t)(1u << number % 8);
 }
 
 void handoff_return(struct reactor *reactor, const struct waiter *waiter,
@@ -142,6 +158,7 @@ void handoff_return(struct reactor *reactor, const struct waiter *waiter,
     struct call_frame frame = frame_of(produce, number, len);
     frame.op = OP_RETURN;
     frame.tag = waiter->tag;
+    give_back_all(conn, number);
     write_frame(conn, &frame, produce, bytes);
     reactor->park.given_back++;
 }
@@ -176,6 +193,17 @@ bool handoff_returned(struct conn *conn, const struct call_frame *frame, struct 
     *number = call->number;
     call_close(conn_reactor(conn), (uint32_t)frame->tag);
     return true;
+}
+
+void handoff_await_others(struct reactor *reactor, uint32_t peer, uint32_t number)
+{
+    for (uint32_t i = 0; i < reactor->call_capacity; i++) {
+        struct call *call = &reactor->calls[i];
+        if (!call->used || call->abroad || call->number != number)
+            continue;
+        call->abroad = call->peer == peer;
+        reactor->abroad[number] += call->abroad;
+    }
 }
 
 bool handoff_answered(struct conn *conn, const struct answer_frame *frame)

@@ -20,6 +20,9 @@ bool handoff_answered(struct conn *conn, const struct answer_frame *frame);
  * whoever sent it is not our program. */
 bool handoff_returned(struct conn *conn, const struct call_frame *frame, struct waiter *waiter,
                       struct turn_of *turn, uint32_t *number);
+/* One of a slice's came back from there: the others that are out there come back too, or were taken
+ * before. Nothing more goes there until then. */
+void handoff_await_others(struct reactor *reactor, uint32_t peer, uint32_t number);
 /* Gives a call of another process, that is not written here, back to it. */
 void handoff_return(struct reactor *reactor, const struct waiter *waiter,
                     const struct produce *produce, uint32_t number, const uint8_t *bytes,

@@ -2,6 +2,7 @@
 #include "broker/handoff_in.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/murmur3.h"
@@ -63,6 +64,19 @@ static struct produce call_in(struct reactor *reactor, const struct call_frame *
     return produce;
 }
 
+/* Whether a call is to go back because of one before it. */
+static bool goes_back(struct conn *conn, const struct call_frame *frame)
+{
+    struct peer_conn *peer = peer_of(conn);
+    const uint8_t bit = (uint8_t)(1u << frame->number % 8);
+    peer->ordered |= (frame->flags & FLAG_ORDERED) != 0;
+    if (peer->back == NULL || !(frame->flags & FLAG_ORDERED))
+        return false;
+    if (frame->flags & FLAG_AGAIN)
+        peer->back[frame->number / 8] &= (uint8_t)~bit;
+    return (peer->back[frame->number / 8] & bit) != 0;
+}
+
 static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call_frame *frame)
 {
     struct reactor *reactor = conn_reactor(conn);
@@ -77,7 +91,8 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
     const uint32_t number = frame->number;
     uint64_t detail = 0;
     uint16_t problem = PROBLEM_TOO_MANY_TOPICS;
-    if (produce.topic != NULL && returns && park_strange(reactor, number)) {
+    const bool back = goes_back(conn, frame) || park_strange(reactor, number);
+    if (produce.topic != NULL && returns && back) {
         handoff_return(reactor, &waiter, &produce, number, body, frame->body_len);
         return true;
     }
@@ -109,6 +124,8 @@ static bool take_back(struct conn *conn, const uint8_t *bytes, const struct call
     if (waiter.kind == WAITER_NONE)
         return true;
     assert(number < ring_slices(reactor) && turn.order <= reactor->park.order);
+    if (park_again(reactor, number))
+        handoff_await_others(reactor, peer_of(conn)->peer, number);
     const struct produce produce = call_in(reactor, frame, topic);
     uint16_t problem = PROBLEM_NOT_READY;
     if (produce.topic != NULL && !reactor->draining)
@@ -218,7 +235,7 @@ static void peer_closed(struct conn *conn)
     park_forget(conn_reactor(conn), conn_id(conn));
 }
 
-static void peer_freed(struct conn *conn) {}
+static void peer_freed(struct conn *conn) { free(peer_of(conn)->back); }
 
 static void peer_deadline(struct conn *conn, int64_t now_ms)
 {

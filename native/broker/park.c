@@ -407,8 +407,16 @@ void park_rerouted(struct reactor *reactor, uint32_t first, uint32_t count)
 {
     assert(count > 0 && first + count <= ring_slices(reactor));
     for (uint32_t i = 0; reactor->park.lanes != NULL && i < count; i++)
-        reactor->park.lanes[first + i].retry_ms = 0;
+        reactor->park.lanes[first + i].retry_ms = 0, reactor->park.lanes[first + i].again = true;
     park_stir(reactor);
+}
+
+bool park_again(struct reactor *reactor, uint32_t number)
+{
+    struct parked_lane *lane = lane_of(reactor, number);
+    if (lane == NULL || lane->again)
+        return false;
+    return lane->again = true;
 }
 
 void park_hold(struct reactor *reactor, uint32_t ms)

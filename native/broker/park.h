@@ -26,6 +26,8 @@ uint16_t park_pass(struct reactor *reactor, const struct produce *produce, uint3
 bool park_strange(const struct reactor *reactor, uint32_t number);
 /* A leader has sent calls for the slice back: it is asked again a moment later. */
 void park_later(struct reactor *reactor, uint32_t number);
+/* The next call that goes out for the slice says FLAG_AGAIN; whether that is news. */
+bool park_again(struct reactor *reactor, uint32_t number);
 /* Something has changed, and perhaps somebody takes calls that wait. */
 void park_stir(struct reactor *reactor);
 /* So have these slices' routes: whoever sent calls back may not be whom they go to. */

@@ -102,6 +102,7 @@ struct parked_lane { /* of one slice */
     struct parked *first, *last;
     struct parked_lane *next; /* of those that have or had some; see listed */
     bool listed;
+    bool again; /* the next call that goes out says FLAG_AGAIN */
     int64_t shut_ms;  /* since when nobody takes its calls; 0: somebody does */
     int64_t retry_ms; /* its leader has sent some back: not to be asked before */
 };

@@ -22,6 +22,8 @@
 #define FLAG_DUPLICATE 8
 #define FLAG_KNOWN_ONLY 16 /* a call: it makes no topic */
 #define FLAG_RETURNS 32    /* a call: its sender takes it back; a version before that does not */
+#define FLAG_AGAIN 64      /* a call: of what was given back before it nothing is out any more */
+#define FLAG_ORDERED 128   /* a call: after one that is given back all are, until FLAG_AGAIN */
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames between machines");
 
@@ -48,7 +50,9 @@ struct peer_conn {
     struct conn conn;
     bool outgoing;  /* calls go out on it, and answers come in */
     bool from_afar; /* adopted, of another broker */
+    bool ordered;   /* its calls say FLAG_ORDERED */
     uint32_t peer;  /* which process is at the other end */
+    uint8_t *back;  /* a bit for each slice of which calls are given back; NULL: of none */
 };
 
 static inline struct peer_conn *peer_of(const struct conn *conn)

@@ -294,6 +294,74 @@ static void test_who_sends_back_is_asked_again(void)
     anew();
 }
 
+/* One call goes back as its leader does not know yet: those behind it must not be taken then. */
+static void test_what_is_behind_what_goes_back(void)
+{
+    uint8_t bytes[256];
+    struct call_frame frame;
+    const size_t len = call_of("t", "event", bytes);
+    const uint32_t number = 4;
+    bytes[5] |= FLAG_RETURNS | FLAG_ORDERED;
+    memcpy(bytes + offsetof(struct call_frame, number), &number, sizeof number);
+    for (uint32_t parked = 0; parked < 2; parked++) {
+        reactor->log->open = false;
+        CHECK(leads(4, parked ? 0 : 2));
+        say(table[1], bytes, len);
+        CHECK(reactor->park.count == parked && sent_nothing(1) == (bool)parked && leads(4, 2));
+        CHECK(sent_is(1, 0, OP_RETURN, "event"));
+        forget_all();
+        reactor->log->open = true;
+        CHECK(leads(4, 0));
+        say(table[1], bytes, len);
+        CHECK(sent_is(1, 0, OP_RETURN, "event") && queued(""));
+        forget_all();
+        memcpy(&frame, bytes, sizeof frame);
+        frame.flags |= FLAG_AGAIN;
+        memcpy(bytes, &frame, sizeof frame);
+        say(table[1], bytes, len);
+        CHECK(queued("event") && sent_nothing(1));
+        forget_all();
+        bytes[5] = (uint8_t)(bytes[5] & ~FLAG_AGAIN);
+        say(table[1], bytes, len);
+        CHECK(queued("event") && sent_nothing(1));
+        forget_all();
+    }
+    anew();
+}
+
+/* Who gets one back waits for the others that are there, and says then that they are back. */
+static void test_what_is_out_with_what_came_back(void)
+{
+    struct call_frame frame;
+    char body[64];
+    uint8_t bytes[256];
+    uint64_t tags[2];
+    const size_t len = call_of("t", "one", bytes);
+    bytes[4] = OP_RETURN;
+    CHECK(leads(8, 2) && leads(8, 1));
+    post(8, "one");
+    post(8, "two");
+    CHECK(sent(1, 0, &frame, body) && (frame.flags & FLAG_AGAIN) && (frame.flags & FLAG_ORDERED));
+    tags[0] = frame.tag;
+    CHECK(sent(1, 1, &frame, body) && !(frame.flags & FLAG_AGAIN));
+    tags[1] = frame.tag;
+    forget_all();
+    memcpy(bytes + offsetof(struct call_frame, tag), &tags[0], sizeof tags[0]);
+    say(table[1], bytes, len);
+    later(30);
+    CHECK(sent_nothing(1) && reactor->abroad[8] == 1 && reactor->park.count == 1);
+    post(8, "three");
+    memcpy(bytes + offsetof(struct call_frame, tag), &tags[1], sizeof tags[1]);
+    memcpy(bytes + len - 3, "two", 3);
+    say(table[1], bytes, len);
+    later(30);
+    CHECK(reactor->abroad[8] == 0 && reactor->park.count == 0);
+    CHECK(sent_is(1, 0, OP_CALL, "one") && sent_is(1, 1, OP_CALL, "two"));
+    CHECK(sent_is(1, 2, OP_CALL, "three") && sent(1, 0, &frame, body));
+    CHECK((frame.flags & FLAG_AGAIN) && sent(1, 1, &frame, body) && !(frame.flags & FLAG_AGAIN));
+    anew();
+}
+
 static void test_guests(void)
 {
     reactor->log->open = false;
@@ -583,6 +651,8 @@ int main(void)
     test_what_is_abroad();
     test_shut_and_open_unseen();
     test_who_sends_back_is_asked_again();
+    test_what_is_behind_what_goes_back();
+    test_what_is_out_with_what_came_back();
     test_guests();
     test_time();
     test_what_goes_back_is_bounded();

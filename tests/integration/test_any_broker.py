@@ -156,6 +156,22 @@ def test_one_that_asks_each_broker_gets_nothing_twice(cluster: LocalCluster) -> 
     assert set(got.values()) == {1}
 
 
+def test_one_that_goes_on_to_another_broker_gets_nothing_twice(cluster: LocalCluster) -> None:
+    """It names there what it got before. Who gave it gives nothing to others' polls for a while,
+    and hears the name all the same: the next answer has another one."""
+    produce(cluster, 0)
+    consumer = Curl(cluster, "ann", 0, named=True)
+    consumer.register()
+    got = consumer.drain(90)
+    consumer.at = 1
+    produce(cluster, 90)
+    deadline = time.monotonic() + SECONDS
+    while len(got) < 180:
+        assert time.monotonic() < deadline, f"{len(got)} have come"
+        got.update(consumer.poll("&waitMs=500"))
+    assert set(got.values()) == {1}
+
+
 def test_a_broker_that_dies_stops_nobody(cluster: LocalCluster) -> None:
     produce(cluster, 0)
     consumer = Curl(cluster, "ann", 0)

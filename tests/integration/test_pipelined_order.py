@@ -19,14 +19,14 @@ from test_moving_slices import values
 DEPTH = 32
 """Calls of one client that are under way at once."""
 
-MOVES = 24
-"""Each is a chance for a call to be overtaken; without what keeps them in order (`abroad` in
-native/broker) some are in each run."""
+MOVES = 30
+"""Each is a chance for a call to be overtaken: without what keeps them in order (`abroad` in
+native/broker/park.c) one was in two of four runs."""
 
-PACE_SECONDS = 0.002
+PACE_SECONDS = 0.0005
 """Between two calls of a client: nobody is to be kept from the processor."""
 
-SLICES = (0, 3, 5)
+SLICES = (0, 2, 3, 5)
 WRITER = 1_000_000
 """The numbers of one client, and of the next."""
 

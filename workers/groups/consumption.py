@@ -83,6 +83,7 @@ class Consumption(Offsets):
         """Commit what the consumer got before, and hand out what follows."""
         member, result = request.member, PollResult()
         if request.far and self._is_direct(member):
+            await self._hear_named(request)
             result.direct = True
             return result
         if not request.far:
@@ -103,6 +104,16 @@ class Consumption(Offsets):
                         cursor.position = before
                 raise
         return result
+
+    async def _hear_named(self, request: PollRequest) -> None:
+        """A client that has gone on to another broker names there what it got here. It is said with
+        this poll alone: what it names next is another answer."""
+        if request.said.received is None:
+            return
+        got = await self._got(request.member.key, request.said)
+        for name in sorted(self._held.get(request.member.key, ())):
+            if got.get(self._cursors[name].delivery):
+                self._acknowledge(self._cursors[name], request, got)
 
     async def _claim_all(self, request: PollRequest) -> list[GroupCursor]:
         member, key = request.member, request.member.key
