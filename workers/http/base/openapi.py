@@ -143,7 +143,9 @@ def _operation(route: Route) -> dict[str, Any]:
         for name in _PLACE.findall(route.path)
     ]
     parameters += [_parameter(parameter) for parameter in route.parameters]
-    words = re.findall(r"[A-Za-z]+", route.path.removeprefix("/v1"))
+    words = re.findall(r"[A-Za-z]+|[0-9.]+$|/$", route.path.removeprefix("/v1"))
+    words = ["V" + word.partition(".")[0] if word[0].isdigit() else word for word in words]
+    words = ["Root" if word == "/" else word for word in words]
     operation: dict[str, Any] = {
         "operationId": route.method.lower() + "".join(word.capitalize() for word in words),
         "summary": route.summary,
