@@ -41,6 +41,7 @@ static bool is_own(const struct delay *delay)
 static uint16_t due_problem(const struct reactor *reactor, int64_t first_us, int64_t last_us)
 {
     const int64_t now_us = reactor->loop.wall_us;
+    assert(reactor->delay_us_max >= 0);
     if (first_us < now_us - PAST_US_MAX)
         return PROBLEM_BAD_DELAY;
     return last_us - now_us > reactor->delay_us_max ? PROBLEM_FAR_DELAY : PROBLEM_NONE;
@@ -56,6 +57,7 @@ uint16_t delay_batch(const struct reactor *reactor, int64_t first_us, int64_t la
 static uint16_t due_of(const struct reactor *reactor, const struct delay *delay, int64_t *due_us)
 {
     int64_t span_us;
+    assert(delay_asked(delay));
     if (delay->again || (delay->at.p != NULL && delay->after.p != NULL))
         return PROBLEM_BAD_DELAY;
     if (delay->after.p != NULL) {

@@ -56,6 +56,7 @@ void slot_clear(struct conn *conn, struct slot *slot)
 
 void slot_parts_clear(struct slot *slot)
 {
+    assert(slot->control);
     free(slot->parts);
     slot->parts = NULL;
     slot->waiting = slot->part_count = 0;

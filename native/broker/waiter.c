@@ -9,6 +9,7 @@
 static void tell_produced(struct reactor *reactor, uint64_t request, uint16_t problem)
 {
     struct upcall *up = reactor_upcall(reactor, UPCALL_PRODUCED, request);
+    assert(problem < PROBLEM_COUNT);
     up->status = problem;
 }
 

@@ -56,7 +56,7 @@ static void test_every_day(void) /* of 130 years, one after the other */
         for (int month = 1; month <= 12; month++) {
             const bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
             for (int day = 1; day <= lengths[month - 1] + (month == 2 && leap); day++, days++) {
-                char text[32];
+                char text[48];
                 snprintf(text, sizeof text, "%04d-%02d-%02dT00:00:00Z", year, month, day);
                 CHECK(moment(text) == days * 86400 * S);
             }

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
-import looped
+from looped import run as run
 from memory_spool import MemorySpool
 from reference import described
 from reference.batch import decode_batch
@@ -492,11 +492,7 @@ class Broker:
 
 def answer_of(response: Response) -> Answer:
     """The response, its head checked on the way."""
-    head = response.head().decode()
-    assert head == "" or head.endswith("\r\n")
+    assert response.head() == b"" or response.head().endswith(b"\r\n")
     body = response.body
     whole = b"".join(body) if isinstance(body, list) else bytes(body)
     return Answer(response.status, {n.lower(): v for n, v in response.headers}, whole)
-
-
-run = looped.run

@@ -153,12 +153,9 @@ class ShardService:
             now_us=now_us,
         )
         self.consumption, self.written = self.consumers.consumption, self.consumers.written
+        part_bytes = min(limits.COMMIT_PART_BYTES, options.request_bytes_max)
         self.staging = Staging(
-            reactor,
-            self.appends,
-            spool,
-            now_us=now_us,
-            part_bytes=min(limits.COMMIT_PART_BYTES, options.request_bytes_max),
+            *(reactor, self.appends, spool), now_us=now_us, part_bytes=part_bytes
         )
         self.notes = Notes(reactor, self.appends, self.slices, now_us)
         self.schemas = self._make_schemas()
