@@ -123,29 +123,28 @@ size_t record_len(const uint8_t *head)
     return head[0] == RECORD_DATA && len <= RECORD_WIRE_MAX ? len : 0;
 }
 
-int record_open(struct record_keys *keys, uint8_t *record, size_t len, size_t *said)
+int record_open(struct record_keys *keys, const uint8_t *record, size_t len, uint8_t *out,
+                size_t *said)
 {
-    uint8_t *inner = record + RECORD_HEAD_BYTES;
+    const uint8_t *sealed = record + RECORD_HEAD_BYTES;
+    size_t inner_len = record_room(len);
     int got = 0, end = 0;
     assert(len >= RECORD_HEAD_BYTES && len == record_len(record));
-    if (len < RECORD_ADDED_BYTES)
-        return -SSL_AD_BAD_RECORD_MAC;
-    size_t inner_len = len - RECORD_HEAD_BYTES - RECORD_TAG_BYTES;
-    if (!begin_record(keys, record) ||
+    if (inner_len == 0 || !begin_record(keys, record) ||
         EVP_CIPHER_CTX_ctrl(keys->cipher, EVP_CTRL_AEAD_SET_TAG, RECORD_TAG_BYTES,
-                            inner + inner_len) != 1 ||
-        EVP_CipherUpdate(keys->cipher, inner, &got, inner, (int)inner_len) != 1 ||
-        EVP_CipherFinal_ex(keys->cipher, inner + got, &end) != 1)
+                            (void *)(sealed + inner_len)) != 1 ||
+        EVP_CipherUpdate(keys->cipher, out, &got, sealed, (int)inner_len) != 1 ||
+        EVP_CipherFinal_ex(keys->cipher, out + got, &end) != 1)
         return -SSL_AD_BAD_RECORD_MAC;
     assert((size_t)(got + end) == inner_len);
-    while (inner_len > 0 && inner[inner_len - 1] == 0) /* what it was filled up with */
+    while (inner_len > 0 && out[inner_len - 1] == 0) /* what it was filled up with */
         inner_len--;
     if (inner_len == 0)
         return -SSL_AD_UNEXPECTED_MESSAGE;
     if (inner_len - 1 > RECORD_BYTES)
         return -SSL_AD_RECORD_OVERFLOW;
     *said = inner_len - 1;
-    return inner[inner_len - 1];
+    return out[inner_len - 1];
 }
 
 bool record_seal(struct record_keys *keys, enum record_kind kind, const uint8_t *bytes, size_t len,

@@ -1,6 +1,7 @@
 /* record: the records of TLS 1.3 behind a handshake (RFC 8446, 5 and 7), opened and sealed where
- * the bytes lie. Handshakes, keys and ciphers are OpenSSL's; only its way of carrying records is
- * not: that copies each byte twice, and takes room for a record of each connection in between. */
+ * the bytes lie, or where they go. Handshakes, keys and ciphers are OpenSSL's; only its way of
+ * carrying records is not: that copies each byte twice, and takes room for a record of each
+ * connection in between. */
 #ifndef BARCO_RECORD_H
 #define BARCO_RECORD_H
 
@@ -42,9 +43,17 @@ void record_end(struct record_keys *keys); /* nothing of them is left in memory 
 
 /* How long the record is that begins so, with its head of RECORD_HEAD_BYTES; 0: it is none. */
 size_t record_len(const uint8_t *head);
-/* Opens it where it lies: its kind, and *said bytes behind its head; or the alert that ends the
- * connection, less than 0. */
-int record_open(struct record_keys *keys, uint8_t *record, size_t len, size_t *said);
+/* What it needs to be opened: what is said, its kind, what it is filled up with. */
+static inline size_t record_room(size_t len)
+{
+    return len > RECORD_HEAD_BYTES + RECORD_TAG_BYTES ? len - RECORD_HEAD_BYTES - RECORD_TAG_BYTES
+                                                      : 0;
+}
+
+/* Opens it into `out`, of record_room() bytes, or behind its head where it lies: its kind, and what
+ * is said; or the alert that ends the connection, less than 0. */
+int record_open(struct record_keys *keys, const uint8_t *record, size_t len, uint8_t *out,
+                size_t *said);
 /* Writes len + RECORD_ADDED_BYTES bytes. */
 bool record_seal(struct record_keys *keys, enum record_kind kind, const uint8_t *bytes, size_t len,
                  uint8_t *out);

@@ -17,6 +17,40 @@ static void count(struct conn *conn, int64_t more)
         *conn->kept += (uint64_t)more;
 }
 
+/* Most answers are short, and many are under way at a time: more than malloc() keeps at hand. */
+#define LITTLE_BYTES 1024u
+#define SPARE_MAX 256u
+
+union spare {
+    union spare *next;
+    uint8_t bytes[LITTLE_BYTES];
+};
+
+static _Thread_local union spare *spares;
+static _Thread_local unsigned spare_count;
+
+static uint8_t *take_spare(void)
+{
+    union spare *spare = spares;
+    if (spare == NULL)
+        return malloc(sizeof *spare);
+    spares = spare->next;
+    spare_count--;
+    return spare->bytes;
+}
+
+static void give_spare(uint8_t *bytes)
+{
+    union spare *spare = (union spare *)bytes;
+    if (spare_count == SPARE_MAX) {
+        free(spare);
+        return;
+    }
+    spare->next = spares;
+    spares = spare;
+    spare_count++;
+}
+
 bool piece_add(struct conn *counted, struct piece *piece, const uint8_t *bytes, size_t len,
                size_t most)
 {
@@ -27,7 +61,9 @@ bool piece_add(struct conn *counted, struct piece *piece, const uint8_t *bytes, 
         size_t capacity = piece->len + len > 2 * piece->capacity ? piece->len + len
                                                                  : 2 * piece->capacity;
         capacity = capacity < most ? capacity : most;
-        uint8_t *grown = realloc(piece->bytes, capacity);
+        const bool is_little = piece->bytes == NULL && capacity <= LITTLE_BYTES;
+        capacity = is_little ? LITTLE_BYTES : capacity;
+        uint8_t *grown = is_little ? take_spare() : realloc(piece->bytes, capacity);
         if (grown == NULL)
             return false;
         count(counted, (int64_t)(capacity - piece->capacity));
@@ -44,7 +80,10 @@ bool piece_add(struct conn *counted, struct piece *piece, const uint8_t *bytes, 
 void piece_drop(struct conn *counted, struct piece *piece)
 {
     count(counted, -(int64_t)piece->capacity);
-    free(piece->bytes);
+    if (piece->capacity == LITTLE_BYTES)
+        give_spare(piece->bytes);
+    else
+        free(piece->bytes);
     *piece = (struct piece){0};
 }
 

@@ -1,5 +1,6 @@
-/* What is heard by TLS. Behind a handshake of 1.3 records are opened where the engine has them, and
- * only one that has come in part is copied; behind one of 1.2 OpenSSL reads. */
+/* What is heard by TLS. Behind a handshake of 1.3 records are opened where the engine has them, or
+ * into the body that they are of, and only one that has come in part is copied; behind one of 1.2
+ * OpenSSL reads. */
 #include "loop/tls_hear.h"
 
 #include <assert.h>
@@ -72,9 +73,11 @@ static void hear_update(struct conn *conn, const uint8_t *said, size_t len)
 static void hear_record(struct conn *conn, uint8_t *record, size_t len)
 {
     struct tls *tls = tls_of(conn);
-    const uint8_t *said = record + RECORD_HEAD_BYTES;
+    uint8_t *room = conn->protocol->room != NULL ? conn->protocol->room(conn, record_room(len))
+                                                 : NULL;
+    uint8_t *said = room != NULL ? room : record + RECORD_HEAD_BYTES;
     size_t said_len = 0;
-    const int kind = record_open(&tls->bio.heard, record, len, &said_len);
+    const int kind = record_open(&tls->bio.heard, record, len, said, &said_len);
     tls->no_data = kind == RECORD_DATA && said_len > 0 ? 0 : tls->no_data + 1;
     if (kind < 0)
         refuse(conn, -kind);
