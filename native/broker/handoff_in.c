@@ -229,6 +229,11 @@ static void peer_input(struct conn *conn, const uint8_t *bytes, size_t len)
         go_on(conn);
 }
 
+static uint8_t *peer_room(const struct conn *conn, size_t len)
+{
+    return len <= conn->in_capacity - conn->in_len ? conn->in + conn->in_len : NULL;
+}
+
 static void peer_closed(struct conn *conn)
 {
     handoff_lost(conn_reactor(conn), conn);
@@ -247,6 +252,7 @@ const struct protocol peer_protocol = {
     .bytes = sizeof(struct peer_conn),
     .opened = peer_opened,
     .input = peer_input,
+    .room = peer_room,
     .resume = go_on,
     .closed = peer_closed,
     .freed = peer_freed,

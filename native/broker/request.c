@@ -372,11 +372,14 @@ static size_t input_body(struct conn *conn, const uint8_t *bytes, size_t len)
         return left;
     }
     size_t take = len < left ? len : left;
-    if (!keep_key(request) || !make_room(conn, body_goal(conn, request->body_want, have + take)))
+    const bool there = request->body != NULL && bytes == request->body->data + have;
+    if (!keep_key(request) ||
+        (!there && !make_room(conn, body_goal(conn, request->body_want, have + take))))
         return 0;
     struct body *body = request->body;
     assert(body->len + take <= body->capacity);
-    memcpy(body->data + body->len, bytes, take);
+    if (!there)
+        memcpy(body->data + body->len, bytes, take);
     body->len += take;
     if (body->len == request->body_want)
         finish_request(conn, body->data, body->len);
@@ -676,6 +679,7 @@ const struct protocol client_protocol = {
     .turned_away = client_turned_away,
     .opened = client_opened,
     .input = client_input,
+    .room = client_room,
     .resume = consume_kept,
     .paused = client_paused,
     .tended = client_tended,

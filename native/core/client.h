@@ -5,6 +5,7 @@
 #include "core/guest.h"
 #include "core/produce.h"
 #include "http/http1.h"
+#include "log/run.h"
 #include "loop/output.h"
 
 #define SLOTS_MAX 128u             /* pipelined requests without an answer; then reading stops */
@@ -87,6 +88,17 @@ static inline struct slot *conn_slot(const struct conn *conn, uint32_t number)
     const struct client *client = client_of(conn);
     const uint32_t open = client->slot_end - client->slot_first;
     return number - client->slot_first < open ? slot_at(client, number) : NULL;
+}
+
+/* Within its body that is coming in, and not beyond: what follows a body outlives it. */
+static inline uint8_t *client_room(const struct conn *conn, size_t len)
+{
+    const struct client *client = client_of(conn);
+    const struct body *body = client->request.body;
+    if (client->state != STATE_BODY || conn->in_len > 0 || body == NULL ||
+        len > body->capacity - body->len || len > client->request.body_want - body->len)
+        return NULL;
+    return body->data + body->len;
 }
 
 /* No request is begun while the answers of earlier ones wait for their turn or for the client; one

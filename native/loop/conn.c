@@ -21,7 +21,8 @@ bool conn_keep(struct conn *conn, const uint8_t *bytes, size_t len)
         conn->in = in;
         conn->in_capacity = capacity;
     }
-    memcpy(conn->in + conn->in_len, bytes, len);
+    if (bytes != conn->in + conn->in_len) /* it was written there */
+        memcpy(conn->in + conn->in_len, bytes, len);
     conn->in_len += len;
     return true;
 }

@@ -43,6 +43,9 @@ struct protocol {
     void (*opened)(struct conn *conn);
     /* What came; what is not complete is kept by conn_keep(). */
     void (*input)(struct conn *conn, const uint8_t *bytes, size_t len);
+    /* Where the next input may be written before it is one, `len` bytes of memory that nobody reads
+     * until then: it is not copied from there. NULL, or a NULL of it: there is no such place. */
+    uint8_t *(*room)(const struct conn *conn, size_t len);
     /* Goes on with kept input after back-pressure ended. */
     void (*resume)(struct conn *conn);
     /* Whether input waits for a turn of ours. NULL: only while the connection is blocked. */

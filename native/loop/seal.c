@@ -79,22 +79,21 @@ void seal_drop(struct seal *seal)
     if (--seal->holders > 0)
         return;
     SSL_free(seal->ssl);
-    piece_drop(NULL, &seal->bio.next);
+    tls_bio_end(&seal->bio);
     free(seal);
 }
 
-SSL *seal_give(struct seal *seal, struct tls_bio *bio)
+void seal_give(struct seal *seal, struct tls_bio *bio)
 {
-    SSL *ssl = seal->ssl;
-    assert(seal->established && !seal->failed && ssl != NULL && seal->bio.in_len == 0);
+    assert(seal->established && seal->ssl != NULL && seal->bio.in_len == 0);
+    assert(seal->bio.next.len == 0); /* the handshake was sent */
+    SSL_free(seal->ssl);
     seal->ssl = NULL;
-    SSL_set_app_data(ssl, NULL); /* asked for a name only in a handshake, of which there is one */
-    tls_bio_attach(ssl, bio);
-    bio->next = seal->bio.next;
-    seal->bio.next = (struct piece){0};
-    assert(bio->next.len == 0); /* the handshake was sent */
-    piece_drop(NULL, &bio->next);
-    return ssl;
+    bio->heard = seal->bio.heard;
+    bio->said = seal->bio.said;
+    OPENSSL_cleanse(&seal->bio.heard, sizeof seal->bio.heard);
+    OPENSSL_cleanse(&seal->bio.said, sizeof seal->bio.said);
+    tls_bio_end(&seal->bio);
 }
 
 /* ---- the handshake ---- */
@@ -123,7 +122,7 @@ static bool has_its_name(const struct seal *seal)
 bool seal_shake(struct seal *seal, const uint8_t *record, size_t len, char why[TLS_WHY_BYTES])
 {
     assert(!seal->established && !seal->failed && seal->ssl != NULL);
-    seal->bio.in = record;
+    seal->bio.in = (uint8_t *)record; /* of a handshake it is only read */
     seal->bio.in_len = len;
     ERR_clear_error();
     const int done = SSL_do_handshake(seal->ssl);

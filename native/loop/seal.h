@@ -41,8 +41,8 @@ void seal_sent(struct seal *seal, size_t len);
 /* The only URI of ours in the certificate of the other end; its length, 0: there is none, or there
  * are several, or it is no text. */
 size_t seal_identity(const struct seal *seal, char out[SEAL_IDENTITY_BYTES_MAX]);
-/* The session, for the connection whose pieces these are. */
-struct ssl_st *seal_give(struct seal *seal, struct tls_bio *bio);
+/* Its keys, after tls_bio_take_over(), for the connection whose pieces these are. */
+void seal_give(struct seal *seal, struct tls_bio *bio);
 
 /* Writes as sendmsg() without waiting, sealed where there is a seal: how many bytes were taken, or
  * -errno. What was sealed is sent before anything else, by the next call or by seal_flush(). */

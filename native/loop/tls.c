@@ -3,7 +3,9 @@
  *
  * OpenSSL sees no socket. It reads from the engine's own buffer, for as long as a call of
  * received() lasts, and keeps what is no whole record; it writes into a piece that is sent when
- * the call ends. A piece that is being sent is not touched: what is said meanwhile is the next. */
+ * the call ends. A piece that is being sent is not touched: what is said meanwhile is the next.
+ * It shakes hands; behind a handshake of 1.3 records are opened in the engine's buffer, and sealed
+ * in the piece (record.h). Behind one of 1.2 it goes on. */
 #include "loop/tls.h"
 
 #include <assert.h>
@@ -19,60 +21,18 @@
 
 #include "loop/loop.h"
 #include "loop/seal.h"
-#include "loop/tls_bio.h"
 #include "loop/tls_context.h"
+#include "loop/tls_hear.h"
+#include "loop/tls_state.h"
 
 #define HEARD_MAX 16384u          /* of one that waits in line */
 #define HANDSHAKE 22              /* the first byte of who speaks TLS */
-#define PLAIN_BYTES 65536u
 
 #define HANDSHAKES_MAX 256u
 #define HANDSHAKE_OLD_MS 1000 /* then it makes room for others */
 #define WAITING_MAX 1024u
 #define TURN_US 2000 /* for handshakes that begin */
 #define BURST_SHARE 4 /* of a second's handshakes, at once */
-
-/* Who waits, oldest first. */
-struct list {
-    struct tls *first, **end;
-    uint32_t count;
-};
-
-struct tls {
-    SSL *ssl; /* NULL: nothing was heard, or it waits in line */
-    struct conn *conn;
-    struct tls_bio bio;    /* reads the engine's buffer; bio.next is sent after `out` */
-    struct piece out;      /* being sent */
-    struct piece heard;    /* while it waits in line */
-    uint32_t said;         /* bytes of the protocol that `out` has */
-    uint32_t records_left; /* until other keys */
-    bool established, flushing, held, ended, ending, shut, failed;
-    struct list *list;
-    struct tls *next_listed, **prev_listed;
-    int64_t since_ms; /* in that list */
-};
-
-struct tls_wires {
-    SSL_CTX *context; /* NULL: clients speak without TLS */
-    struct tls_figures figures;
-    struct tls_figures between; /* of connections of brokers */
-    struct list line, under_way;
-    uint32_t per_s;
-    int64_t handshake_ms;
-    int64_t allowed; /* millionths of handshakes that may begin */
-    int64_t counted_us, turn_us, spent_us;
-    uint8_t plain[PLAIN_BYTES]; /* what was heard */
-    uint8_t together[SEALED_AT_ONCE]; /* what is to be said */
-};
-
-static struct tls *tls_of(const struct conn *conn) { return conn->wire; }
-
-static struct tls_wires *wires_of(const struct conn *conn) { return conn->loop->tls; }
-
-static struct tls_figures *figures_of(const struct conn *conn)
-{
-    return tls_of(conn)->bio.between ? &wires_of(conn)->between : &wires_of(conn)->figures;
-}
 
 /* ---- lists ---- */
 
@@ -138,17 +98,16 @@ static void flush(struct conn *conn)
     push(conn);
 }
 
-/* Nothing more goes by OpenSSL but the alert that says why. */
-static void fail(struct conn *conn)
+/* That nothing follows. */
+static void say_the_end(struct tls *tls)
 {
-    struct tls *tls = tls_of(conn);
-    struct tls_figures *figures = figures_of(conn);
-    const char *reason = ERR_reason_error_string(ERR_peek_error());
-    figures->failed++;
-    figures->reason = reason != NULL ? reason : "the connection could not go on";
-    tls->failed = true;
+    static const uint8_t alert[] = {SSL3_AL_WARNING, SSL_AD_CLOSE_NOTIFY};
     ERR_clear_error();
-    conn_close(conn);
+    if (tls_has_records(tls))
+        tls_bio_say(&tls->bio, RECORD_ALERT, alert, sizeof alert);
+    else
+        SSL_shutdown(tls->ssl);
+    ERR_clear_error();
 }
 
 static void seal(struct conn *conn, const void *bytes, size_t len)
@@ -161,7 +120,7 @@ static void seal(struct conn *conn, const void *bytes, size_t len)
     }
     if (!tls_bio_seal(tls->ssl, &tls->bio, bytes, len, &tls->records_left)) {
         conn->sending = false;
-        fail(conn);
+        tls_fail(conn);
         return;
     }
     tls->said = (uint32_t)len;
@@ -244,9 +203,7 @@ static void tls_shutdown(struct conn *conn)
         shutdown(conn->fd, SHUT_WR);
         return;
     }
-    ERR_clear_error();
-    SSL_shutdown(tls->ssl);
-    ERR_clear_error();
+    say_the_end(tls);
     flush(conn);
 }
 
@@ -256,64 +213,20 @@ static void tls_close(struct conn *conn)
     struct tls *tls = tls_of(conn);
     struct net *net = conn->loop->net;
     delist(tls);
-    if (tls->established && !tls->failed && !tls->ending) {
-        ERR_clear_error();
-        SSL_shutdown(tls->ssl);
-        ERR_clear_error();
-    }
+    if (tls->established && !tls->failed && !tls->ending)
+        say_the_end(tls);
     if (!tls->flushing && tls->bio.next.len > 0)
         send(conn->fd, tls->bio.next.bytes, tls->bio.next.len, MSG_DONTWAIT | MSG_NOSIGNAL);
     net->close(net, conn);
 }
 
-/* ---- receiving ---- */
+/* ---- handshakes ---- */
 
-/* The other end has said that it says nothing more: the socket is not read further. */
-static void heard_the_end(struct conn *conn)
+/* OpenSSL's session, and what it holds. */
+static void let_go(struct tls *tls)
 {
-    struct net *net = conn->loop->net;
-    tls_of(conn)->ended = true;
-    if (conn->receiving)
-        net->recv_stop(net, conn);
-    loop_receive_ended(conn, 0);
-}
-
-/* All that came has been read, so that to ask again would cost a buffer and say nothing. */
-static bool all_heard(const struct tls *tls)
-{
-    return tls->bio.in_len == 0 && SSL_pending(tls->ssl) == 0;
-}
-
-static void hear(struct conn *conn)
-{
-    struct tls *tls = tls_of(conn);
-    uint8_t *plain = wires_of(conn)->plain;
-    for (;;) {
-        size_t have = 0;
-        int got = 1;
-        ERR_clear_error();
-        while (PLAIN_BYTES - have >= RECORD_BYTES &&
-               (got = SSL_read(tls->ssl, plain + have, (int)(PLAIN_BYTES - have))) > 0)
-            if (have += (size_t)got, all_heard(tls))
-                break;
-        const int why = got <= 0         ? SSL_get_error(tls->ssl, got)
-                        : all_heard(tls) ? SSL_ERROR_WANT_READ
-                                         : SSL_ERROR_NONE;
-        if (have > 0)
-            loop_received(conn, plain, have);
-        if (conn->closed)
-            return;
-        if (why == SSL_ERROR_WANT_READ)
-            return;
-        if (why == SSL_ERROR_ZERO_RETURN) {
-            heard_the_end(conn);
-            return;
-        }
-        if (why != SSL_ERROR_NONE) {
-            fail(conn);
-            return;
-        }
-    }
+    SSL_free(tls->ssl);
+    tls->ssl = NULL;
 }
 
 static void shake(struct conn *conn)
@@ -322,17 +235,22 @@ static void shake(struct conn *conn)
     struct tls_figures *figures = &wires_of(conn)->figures;
     ERR_clear_error();
     const int done = SSL_do_handshake(tls->ssl);
-    if (done == 1) {
+    if (done == 1 && SSL_version(tls->ssl) == TLS1_3_VERSION &&
+        !tls_bio_take_over(tls->ssl, &tls->bio)) {
+        tls_fail(conn);
+    } else if (done == 1) {
         delist(tls);
         tls->established = true;
         figures->handshakes++;
         figures->resumed += SSL_session_reused(tls->ssl) == 1;
+        if (tls_has_records(tls))
+            let_go(tls);
     } else if (SSL_get_error(tls->ssl, done) != SSL_ERROR_WANT_READ) {
-        fail(conn);
+        tls_fail(conn);
     }
 }
 
-static void feed(struct conn *conn, const uint8_t *bytes, size_t len)
+static void feed(struct conn *conn, uint8_t *bytes, size_t len)
 {
     struct tls *tls = tls_of(conn);
     tls->bio.in = bytes;
@@ -340,7 +258,7 @@ static void feed(struct conn *conn, const uint8_t *bytes, size_t len)
     if (!tls->established)
         shake(conn);
     if (tls->established && !conn->closed)
-        hear(conn);
+        tls_hear(conn);
     assert(conn->closed || tls->ended || tls->bio.in_len == 0);
     tls->bio.in = NULL;
     tls->bio.in_len = 0;
@@ -388,7 +306,7 @@ static bool may_begin(struct loop *loop, struct tls_wires *wires)
     return wires->allowed >= 1000000 && wires->spent_us < TURN_US && has_place(loop, wires);
 }
 
-static void begin(struct conn *conn, const uint8_t *bytes, size_t len)
+static void begin(struct conn *conn, uint8_t *bytes, size_t len)
 {
     struct tls *tls = tls_of(conn);
     struct tls_wires *wires = wires_of(conn);
@@ -432,13 +350,13 @@ static void heard_no_tls(struct conn *conn, uint8_t first)
     conn_close(conn);
 }
 
-static void tls_received(struct conn *conn, const uint8_t *bytes, size_t len)
+static void tls_received(struct conn *conn, uint8_t *bytes, size_t len)
 {
     struct tls *tls = tls_of(conn);
     struct tls_wires *wires = wires_of(conn);
     if (tls->ended)
         return;
-    if (tls->ssl != NULL)
+    if (tls->ssl != NULL || tls->established)
         feed(conn, bytes, len);
     else if (tls->list == NULL && bytes[0] != HANDSHAKE)
         heard_no_tls(conn, bytes[0]);
@@ -524,9 +442,9 @@ static void tls_freed(struct conn *conn)
 {
     struct tls *tls = tls_of(conn);
     delist(tls);
-    SSL_free(tls->ssl);
+    let_go(tls);
+    tls_bio_end(&tls->bio);
     piece_drop(conn, &tls->out);
-    piece_drop(conn, &tls->bio.next);
     piece_drop(conn, &tls->heard);
     assert(conn->wire_bytes == 0);
     free(tls);
@@ -559,7 +477,8 @@ struct conn *tls_adopt(struct loop *loop, int fd, const struct protocol *protoco
     if (seal == NULL)
         return loop_adopt(loop, fd, protocol, &plain_transport);
     assert(seal->established && seal->ssl != NULL);
-    if (wires_made(loop) == NULL) {
+    if (wires_made(loop) == NULL || !tls_bio_take_over(seal->ssl, &seal->bio)) {
+        seal->failed = true;
         close(fd);
         return NULL;
     }
@@ -567,7 +486,7 @@ struct conn *tls_adopt(struct loop *loop, int fd, const struct protocol *protoco
     if (conn == NULL)
         return NULL;
     struct tls *tls = tls_of(conn);
-    tls->ssl = seal_give(seal, &tls->bio);
+    seal_give(seal, &tls->bio);
     tls->established = tls->bio.between = true;
     return conn;
 }

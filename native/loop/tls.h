@@ -6,20 +6,13 @@
 #ifndef BARCO_TLS_H
 #define BARCO_TLS_H
 
+#include "loop/tls_figures.h"
 #include "loop/transport.h"
 
 #define TLS_HANDSHAKES_PER_S_MAX 100000u
 
 struct seal;
 struct tls_options;
-
-struct tls_figures { /* since start */
-    uint64_t handshakes, resumed;
-    uint64_t failed, plain, late, refused; /* refused: there was no place in the line */
-    uint64_t cut;                          /* ended without a word, after a handshake */
-    uint32_t under_way, in_line;           /* now */
-    const char *reason;                    /* of the last that failed; NULL: none did */
-};
 
 extern const struct transport tls_transport;
 

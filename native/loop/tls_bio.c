@@ -17,6 +17,40 @@ static void count(struct conn *conn, int64_t more)
         *conn->kept += (uint64_t)more;
 }
 
+/* Most answers are short, and many are under way at a time: more than malloc() keeps at hand. */
+#define LITTLE_BYTES 1024u
+#define SPARE_MAX 256u
+
+union spare {
+    union spare *next;
+    uint8_t bytes[LITTLE_BYTES];
+};
+
+static _Thread_local union spare *spares;
+static _Thread_local unsigned spare_count;
+
+static uint8_t *take_spare(void)
+{
+    union spare *spare = spares;
+    if (spare == NULL)
+        return malloc(sizeof *spare);
+    spares = spare->next;
+    spare_count--;
+    return spare->bytes;
+}
+
+static void give_spare(uint8_t *bytes)
+{
+    union spare *spare = (union spare *)bytes;
+    if (spare_count == SPARE_MAX) {
+        free(spare);
+        return;
+    }
+    spare->next = spares;
+    spares = spare;
+    spare_count++;
+}
+
 bool piece_add(struct conn *counted, struct piece *piece, const uint8_t *bytes, size_t len,
                size_t most)
 {
@@ -27,7 +61,9 @@ bool piece_add(struct conn *counted, struct piece *piece, const uint8_t *bytes, 
         size_t capacity = piece->len + len > 2 * piece->capacity ? piece->len + len
                                                                  : 2 * piece->capacity;
         capacity = capacity < most ? capacity : most;
-        uint8_t *grown = realloc(piece->bytes, capacity);
+        const bool is_little = piece->bytes == NULL && capacity <= LITTLE_BYTES;
+        capacity = is_little ? LITTLE_BYTES : capacity;
+        uint8_t *grown = is_little ? take_spare() : realloc(piece->bytes, capacity);
         if (grown == NULL)
             return false;
         count(counted, (int64_t)(capacity - piece->capacity));
@@ -44,7 +80,10 @@ bool piece_add(struct conn *counted, struct piece *piece, const uint8_t *bytes, 
 void piece_drop(struct conn *counted, struct piece *piece)
 {
     count(counted, -(int64_t)piece->capacity);
-    free(piece->bytes);
+    if (piece->capacity == LITTLE_BYTES)
+        give_spare(piece->bytes);
+    else
+        free(piece->bytes);
     *piece = (struct piece){0};
 }
 
@@ -113,15 +152,106 @@ bool tls_bio_attach(SSL *ssl, struct tls_bio *ends)
     return true;
 }
 
+/* ---- the records of 1.3 ---- */
+
+static struct tls_bio *bio_of(const SSL *ssl)
+{
+    BIO *bio = SSL_get_rbio(ssl);
+    return bio != NULL ? BIO_get_data(bio) : NULL;
+}
+
+/* A line of OpenSSL's log of keys: a name, the session, a secret. */
+static void hear_secret(const SSL *ssl, const char *line)
+{
+    static const char client[] = "CLIENT_TRAFFIC_SECRET_0 ", server[] = "SERVER_TRAFFIC_SECRET_0 ";
+    struct tls_bio *ends = bio_of(ssl);
+    const bool by_client = strncmp(line, client, sizeof client - 1) == 0;
+    if (ends == NULL || (!by_client && strncmp(line, server, sizeof server - 1) != 0))
+        return;
+    record_secret(by_client == SSL_is_server(ssl) ? &ends->heard : &ends->said,
+                  strrchr(line, ' ') + 1);
+}
+
+/* Behind its last word of a handshake an end has its other keys, and may have used them: a ticket
+ * is such a record. */
+static void count_record(int writing, int version, int kind, const void *bytes, size_t len,
+                         SSL *ssl, void *owner)
+{
+    struct tls_bio *ends = bio_of(ssl);
+    if (!writing || ends == NULL)
+        return;
+    if (kind == SSL3_RT_HEADER)
+        ends->said.number++;
+    else if (kind == SSL3_RT_HANDSHAKE && len > 0 && *(const uint8_t *)bytes == SSL3_MT_FINISHED)
+        ends->said.number = 0;
+}
+
+void tls_bio_listen(SSL_CTX *context)
+{
+    SSL_CTX_set_keylog_callback(context, hear_secret);
+    SSL_CTX_set_msg_callback(context, count_record);
+}
+
+/* Whatever is sealed from now on is ours: two who count the same records by themselves would give a
+ * number twice. */
+static bool can_seal(SSL *ssl, struct tls_bio *ends)
+{
+    return ends->said.cipher != NULL || record_begin(&ends->said, ssl, true);
+}
+
+bool tls_bio_take_over(SSL *ssl, struct tls_bio *ends)
+{
+    /* OpenSSL asks for a record at a time, so nothing is left in it: it would be lost. */
+    return ends->heard.secret_len > 0 && ends->said.secret_len > 0 && !SSL_has_pending(ssl) &&
+           record_begin(&ends->heard, ssl, false) && can_seal(ssl, ends);
+}
+
+void tls_bio_end(struct tls_bio *ends)
+{
+    record_end(&ends->heard);
+    record_end(&ends->said);
+    piece_drop(ends->counted, &ends->next);
+}
+
+bool tls_bio_say(struct tls_bio *ends, enum record_kind kind, const uint8_t *bytes, size_t len)
+{
+    struct piece *piece = &ends->next;
+    if (!piece_add(ends->counted, piece, NULL, len + RECORD_ADDED_BYTES,
+                   PIECE_BYTES(sealed_at_once(ends))) ||
+        !record_seal(&ends->said, kind, bytes, len, piece->bytes + piece->len))
+        return false;
+    piece->len += (uint32_t)(len + RECORD_ADDED_BYTES);
+    return true;
+}
+
+bool tls_bio_renew(struct tls_bio *ends)
+{
+    static const uint8_t update[] = {SSL3_MT_KEY_UPDATE, 0, 0, 1, SSL_KEY_UPDATE_NOT_REQUESTED};
+    return tls_bio_say(ends, RECORD_HANDSHAKE, update, sizeof update) &&
+           record_renew(&ends->said);
+}
+
+static bool seal_records(struct tls_bio *ends, const uint8_t *bytes, size_t len)
+{
+    for (size_t at = 0, taken; at < len; at += taken) {
+        taken = len - at < RECORD_BYTES ? len - at : RECORD_BYTES;
+        if (!tls_bio_say(ends, RECORD_DATA, bytes + at, taken))
+            return false;
+    }
+    return true;
+}
+
 bool tls_bio_seal(SSL *ssl, struct tls_bio *ends, const void *bytes, size_t len,
                   uint32_t *records_left)
 {
     const uint32_t records = (uint32_t)(len / RECORD_BYTES + 1);
     assert(len > 0 && len <= sealed_at_once(ends));
     ERR_clear_error();
+    const bool ours = ends->said.secret_len > 0; /* 1.2 has no such secrets */
+    if (ours && !can_seal(ssl, ends))
+        return false;
     if (*records_left < records) { /* 1.2 has no such thing, and goes on */
-        if (SSL_version(ssl) == TLS1_3_VERSION &&
-            SSL_key_update(ssl, SSL_KEY_UPDATE_NOT_REQUESTED) != 1)
+        if (ours && !tls_bio_renew(ends))
             return false;
         *records_left = KEY_RECORDS_MAX;
     }
@@ -129,6 +259,8 @@ bool tls_bio_seal(SSL *ssl, struct tls_bio *ends, const void *bytes, size_t len,
     const size_t room = len + (records + 1) * RECORD_OVERHEAD;
     if (!piece_add(ends->counted, &ends->next, NULL, room, PIECE_BYTES(sealed_at_once(ends))))
         return false;
+    if (ours)
+        return seal_records(ends, bytes, len);
     const int sealed = SSL_write(ssl, bytes, (int)len);
     assert(sealed <= 0 || (size_t)sealed == len);
     return sealed > 0;

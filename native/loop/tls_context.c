@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "loop/tls_bio.h"
+
 #define TICKET_SECONDS 7200
 #define CHAIN_MAX 10u /* certificates of one file */
 #define CLIENT_CAS_MAX 64u
@@ -170,6 +172,7 @@ static SSL_CTX *finished(SSL_CTX *context, bool is_set_up, const struct tls_opti
     if (!is_set_up) {
         refuse(why, "OpenSSL can not be set up");
     } else if (use_files(context, options, why)) {
+        tls_bio_listen(context);
         return context;
     }
     SSL_CTX_free(context);

@@ -5,6 +5,11 @@
 
 #include "loop/loop.h"
 
+static void plain_received(struct conn *conn, uint8_t *bytes, size_t len)
+{
+    loop_received(conn, bytes, len);
+}
+
 static void plain_send(struct conn *conn, const void *bytes, size_t len)
 {
     struct net *net = conn->loop->net;
@@ -27,7 +32,7 @@ static void plain_close(struct conn *conn)
 
 const struct transport plain_transport = {
     .bare = true,
-    .received = loop_received,
+    .received = plain_received,
     .receive_ended = loop_receive_ended,
     .sent = loop_sent,
     .send = plain_send,

@@ -24,7 +24,7 @@ struct transport {
     void (*freed)(struct conn *conn); /* or NULL */
 
     /* By engines, of a connection that is not closed. */
-    void (*received)(struct conn *conn, const uint8_t *bytes, size_t len);
+    void (*received)(struct conn *conn, uint8_t *bytes, size_t len); /* may write over them */
     void (*receive_ended)(struct conn *conn, int error); /* 0: the other end sends nothing more */
     void (*sent)(struct conn *conn, int64_t result);     /* bytes of the wire, or -errno */
 
@@ -38,7 +38,7 @@ struct transport {
 extern const struct transport plain_transport;
 
 /* What engines call. */
-static inline void transport_received(struct conn *conn, const uint8_t *bytes, size_t len)
+static inline void transport_received(struct conn *conn, uint8_t *bytes, size_t len)
 {
     if (!conn->closed)
         conn->transport->received(conn, bytes, len);

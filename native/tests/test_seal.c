@@ -293,7 +293,7 @@ static int updates;
 static void count_updates(int writing, int version, int kind, const void *bytes, size_t len,
                           SSL *ssl, void *owner)
 {
-    updates += writing && kind == SSL3_RT_HANDSHAKE && len > 0 &&
+    updates += !writing && kind == SSL3_RT_HANDSHAKE && len > 0 &&
                *(const uint8_t *)bytes == SSL3_MT_KEY_UPDATE;
 }
 
@@ -306,7 +306,7 @@ static void test_what_is_sealed_past_the_loop(void)
     for (size_t i = 0; i < sizeof said; i++)
         said[i] = (uint8_t)random_next(&seed);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-    SSL_set_msg_callback(met.server->ssl, count_updates);
+    SSL_set_msg_callback(met.client->ssl, count_updates); /* OpenSSL reads what was sealed here */
     little_room(ends[0]);
     for (unsigned i = 0; i < 25; i++) {
         const size_t head = heads[i / 5], all = head + bodies[i % 5];

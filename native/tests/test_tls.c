@@ -309,7 +309,7 @@ static void test_many_at_once(void)
     stop();
 }
 
-/* Each wants an answer that nobody reads. */
+/* Each wants an answer that nobody reads; and between them is what is no request yet. */
 static void test_key_updates_without_an_end(void)
 {
     uint64_t most = 0;
@@ -322,7 +322,8 @@ static void test_key_updates_without_an_end(void)
                sizeof little);
     for (int n = 0; is_there(&end); n++) {
         CHECK(n < TURNS_MAX);
-        if (SSL_key_update(end.ssl, SSL_KEY_UPDATE_REQUESTED) == 1 &&
+        if (SSL_write(end.ssl, "\r\n", 2) == 2 &&
+            SSL_key_update(end.ssl, SSL_KEY_UPDATE_REQUESTED) == 1 &&
             SSL_do_handshake(end.ssl) == 1)
             said++;
         if (n % 16 == 0)
@@ -332,6 +333,28 @@ static void test_key_updates_without_an_end(void)
     CHECK(said > 500 && most < (300u << 10));
     leave(&end);
     CHECK(reactor->input_bytes == 0);
+    stop();
+}
+
+static void test_key_updates_in_a_row(void)
+{
+    start(options_of(&broker, 1000));
+    struct end end = come();
+    CHECK(shakes(&end));
+    for (int n = 0; n < 32; n++) {
+        CHECK(SSL_key_update(end.ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1);
+        CHECK(SSL_do_handshake(end.ssl) == 1);
+    }
+    turn();
+    CHECK(is_there(&end));
+    CHECK(SSL_key_update(end.ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1);
+    CHECK(SSL_do_handshake(end.ssl) == 1);
+    for (int n = 0; is_there(&end); n++) {
+        CHECK(n < TURNS_MAX);
+        turn();
+    }
+    CHECK(tls_figures(&reactor->loop)->failed == 1);
+    leave(&end);
     stop();
 }
 
@@ -356,6 +379,7 @@ static void test_all(void)
     test_who_is_slow();
     test_many_at_once();
     test_key_updates_without_an_end();
+    test_key_updates_in_a_row();
     test_idle_costs_no_piece();
 }
 

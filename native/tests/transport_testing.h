@@ -95,7 +95,7 @@ static inline void sealed_say(struct conn *conn, enum record kind)
 
 static inline void sealed_started(struct conn *conn) { sealed_say(conn, RECORD_HELLO); }
 
-static inline void sealed_received(struct conn *conn, const uint8_t *bytes, size_t len)
+static inline void sealed_received(struct conn *conn, uint8_t *bytes, size_t len)
 {
     struct unsealing *in = &sealed_of(conn)->in;
     for (size_t i = 0, said = 0; i < len && !conn->closed; i++) {
@@ -205,7 +205,7 @@ static inline bool trickle_opened(struct conn *conn)
     return (conn->wire = calloc(1, sizeof(struct trickle))) != NULL;
 }
 
-static inline void trickle_received(struct conn *conn, const uint8_t *bytes, size_t len)
+static inline void trickle_received(struct conn *conn, uint8_t *bytes, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         uint8_t *byte = exact_copy(bytes + i, 1);
