@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* workers/http/table_shippers.py has the same. */
+/* barco/model/bearer.py has the same. */
 static const char *const shippers[] = {"/elastic", "/services/collector", "/v1/logs", "/loki",
                                        "/api/v1/write"};
 

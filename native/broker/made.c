@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "admission/access.h"
 #include "broker/dispatch.h"
 #include "broker/produce_head.h"
 #include "broker/slots.h"
@@ -33,5 +34,7 @@ uint16_t made_produce(struct reactor *reactor, uint64_t id, const char *topic, s
     problem = produce_body(reactor, &produce, waiter, slot, bytes, len, NULL, &detail);
     if (problem != PROBLEM_NONE)
         slot_parts_clear(slot);
+    else if (len > slot->held) /* more than came: asked of who sent it, as if it had come */
+        access_charge(conn, len - slot->held);
     return problem;
 }

@@ -168,7 +168,9 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
         problem = unpack_body(conn, &bytes, &len);
         if (problem == PROBLEM_NONE && request->body == NULL && len > 0) {
             request->body = body_new(&conn_reactor(conn)->body_bytes, len);
-            if (request->body != NULL) {
+            if (request->body == NULL) {
+                problem = PROBLEM_BUSY;
+            } else {
                 memcpy(request->body->data, bytes, len);
                 request->body->len = len;
             }
@@ -207,11 +209,14 @@ static bool ends_with(const struct http1_request *head, const char *end)
     return head->path.len > len && memcmp(head->path.p + head->path.len - len, end, len) == 0;
 }
 
-/* PUT and PATCH, and lists of events: none of these calls waits for long with its body. */
+/* PUT and PATCH, lists of events, schemas: none of these calls waits for long with its body. */
 static bool is_large(const struct http1_request *head)
 {
+    static const char schemas[] = "/registry/";
     return head->method == HTTP1_PUT || head->method == HTTP1_PATCH || ends_with(head, "ack") ||
-           ends_with(head, "/extend") || ends_with(head, "/commit") || ends_with(head, "/reject");
+           ends_with(head, "/extend") || ends_with(head, "/commit") || ends_with(head, "/reject") ||
+           (head->path.len >= sizeof schemas - 1 &&
+            memcmp(head->path.p, schemas, sizeof schemas - 1) == 0);
 }
 
 static bool keep_head(struct conn *conn, const struct http1_request *head, const uint8_t *bytes,

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
-from looped import run as run
+import looped
 from memory_spool import MemorySpool
 from reference import described
 from reference.batch import decode_batch
@@ -35,6 +35,8 @@ from barco.protocol import frame
 from barco.workers.http.app import App
 from barco.workers.http.base.messages import Response
 from barco.workers.operations.service import ShardService
+
+run = looped.run
 
 
 class MemoryReactor(WaitingStreams):

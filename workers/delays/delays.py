@@ -175,7 +175,7 @@ class Delays:
         name, epoch, end = stream.name, self.epoch, -1
         pause: float | None = 0.0
         try:
-            while pause == 0.0 or (pause is None and end != stream.end):
+            while pause == 0.0 or end != stream.end:
                 end = stream.end
                 pause = await self._step(stream)
         finally:

@@ -33,6 +33,9 @@ from barco.workers.shard.reads import Chunk, Reads, chunk_place, split_chunks
 AT_ONCE, BYTES_AT_ONCE = 512, 1 * MiB
 """Of one append; one event more than that if it is larger."""
 
+CHUNKS_AT_ONCE = 8 * MiB
+"""Of stored chunks in memory for one append; one alone may be larger."""
+
 TURN_EVENTS = 4_096
 """What comes while a turn is under way waits for its end."""
 
@@ -292,7 +295,10 @@ class DelayedStream:
     ) -> tuple[list[tuple[Any, ...]], int | None, int]:
         """Checked batches of these events in this order; the first for which there is no room, if
         there is one; how many are not there any more."""
-        chunks = await self._chunks(offsets)
+        every, chunks = offsets, await self._chunks(offsets)
+        while chunks is None:  # More than may be in memory at once: fewer of them.
+            offsets = offsets[: len(offsets) // 2]
+            chunks = await self._chunks(offsets)
         batches: list[tuple[Any, ...]] = []
         size = lost = at = 0
         while at < len(offsets):
@@ -308,7 +314,7 @@ class DelayedStream:
                 batches.append(some)
                 size += len(some[0])
             at = stop
-        return batches, None, lost
+        return batches, every[at] if at < len(every) else None, lost
 
     def _checked(self, chunk: Chunk, offsets: Sequence[int]) -> list[tuple[Any, ...]]:
         try:
@@ -316,14 +322,19 @@ class DelayedStream:
             return [(batch, *self._shared.reactor.check_batch(self.name[1], batch))]
         except OverflowError:
             if len(offsets) == 1:
-                raise CorruptDataError("A waiting event is larger than events may be.") from None
+                raise CorruptDataError(
+                    f"Waiting event {offsets[0]} is larger than events may be: raise"
+                    " limits.event_bytes_max, or cancel it."
+                ) from None
             return [each for one in offsets for each in self._checked(chunk, [one])]
         except ValueError as error:
             raise CorruptDataError(f"A waiting event is damaged: {error}.") from None
 
-    async def _chunks(self, offsets: Sequence[int]) -> dict[int, Chunk]:
-        """By offset the stored chunk that it is in, for those that are still there."""
+    async def _chunks(self, offsets: Sequence[int]) -> dict[int, Chunk] | None:
+        """By offset the stored chunk that it is in, for those that are still there. None: those
+        are several chunks, and too much at once."""
         found: dict[int, Chunk] = {}
+        held = 0
         topic, index = self._waiting_topic, self.name[1]
         left = sorted(offsets)
         stop = left[-1] + 1 if left else 0
@@ -337,6 +348,11 @@ class DelayedStream:
                     first, count, _ = chunk_place(chunk)
                     while reached < len(left) and left[reached] < first:
                         reached += 1  # Retention was there.
+                    if reached == len(left) or left[reached] >= first + count:
+                        continue
+                    held += len(chunk)
+                    if found and held > CHUNKS_AT_ONCE:
+                        return None
                     whole = memoryview(bytes(chunk))
                     while reached < len(left) and left[reached] < first + count:
                         found[left[reached]] = whole

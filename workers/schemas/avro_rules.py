@@ -6,6 +6,7 @@ Both are as fastavro has parsed them: names are full ones, and stand for what wa
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from barco.workers.schemas import words
@@ -137,7 +138,7 @@ class _Comparison:
             raise words.invalid("The schemas are too large to be compared")
         before = len(self._fine)
         self._fine[pair] = None
-        wrong = list(self._looked(reader, writer, at))
+        wrong = list(islice(self._looked(reader, writer, at), MESSAGES_MAX))
         if wrong:
             while len(self._fine) > before:
                 self._fine.popitem()

@@ -7,6 +7,7 @@ values are passed over; those that are not known here have to be the same in bot
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from barco.workers.schemas import json_kind, words
@@ -70,7 +71,7 @@ class _Comparison:
         pair = (id(new), id(old))
         self._open.add(pair)
         try:
-            return list(self._looked(new, old, at))
+            return list(islice(self._looked(new, old, at), MESSAGES_MAX))
         finally:
             self._open.discard(pair)
 
@@ -133,19 +134,19 @@ class _Comparison:
 
     def _objects(self, new: dict[str, Any], old: dict[str, Any], at: str) -> Iterator[str]:
         for name in sorted(set(new.get("required", ())) - set(old.get("required", ()))):
-            yield f"{at}/{name}: it is required, and was not"
+            yield f"{words.below(at, name)}: it is required, and was not"
         takes, had = new.get("properties", {}), old.get("properties", {})
         others, had_others = (each.get("additionalProperties", True) for each in (new, old))
         other = True if "patternProperties" in old else had_others
         for name in sorted(takes.keys() | had.keys()):
-            below = f"{at}/{name}"
+            below = words.below(at, name)
             yield from self.found(takes.get(name, others), had.get(name, other), below)
         yield from self.found(others, had_others, f"{at}/*")
 
     def _spend(self, schema: Any, times: int, within: frozenset[int] = frozenset()) -> None:
         """What a validator walks through for one value at most, so often: what is referred to
         twice counts twice, and that again."""
-        self._left -= times
+        self._left -= max(1, times)
         if self._left < 0:
             raise words.invalid("The schemas are too large to be compared")
         if isinstance(schema, list):

@@ -6,11 +6,13 @@ each broker.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from barco.errors import BarcoError, NotReadyError
+from barco.errors import BarcoError, BusyError, NotReadyError
 from barco.workers.schemas import kinds, rules, words
 from barco.workers.schemas.records import (
     Draft,
@@ -30,6 +32,12 @@ from barco.workers.shard.appends import Appends
 SCHEMAS = "__schemas"
 SLICE = 0
 """The slice of the whole ring in which it is kept; there is no smaller ring without it."""
+
+READ_AT_ONCE_MAX, CHANGES_MAX = 16, 64
+"""Schemas that wait to be read, and changes to be made."""
+
+WRITTEN_AT_ONCE = 512
+"""Records of a change that are under way."""
 
 Args = Mapping[str, Any]
 _T = TypeVar("_T")
@@ -58,6 +66,8 @@ class SchemaKeeper:
         """None where slice 0 is not led. Another one with each generation."""
         self._given = 0
         """The highest id that was tried, for of what failed nobody knows whether it is stored."""
+        self._beside, self._reading = ThreadPoolExecutor(1, "schemas"), 0
+        """One at a time: they take the loop's turns, and others need the default executor."""
         self._changes: set[asyncio.Task[Any]] = set()
         self._looks = {
             "id": self._by_id,
@@ -113,6 +123,8 @@ class SchemaKeeper:
     async def _change(self, args: Args) -> Any:
         """{"what": which change, ...}. It goes on when whoever asked has gone: what is in the log
         has to be known here."""
+        if len(self._changes) >= CHANGES_MAX:
+            raise BusyError("Too many changes of schemas wait.")
         task = asyncio.create_task(self._changed(self._makes[args["what"]], args))
         self._changes.add(task)
         task.add_done_callback(self._done)
@@ -130,7 +142,8 @@ class SchemaKeeper:
             registry = self._kept()
             answer, steps = await make(registry, args)
             for step in steps:
-                await self._write(registry, step)
+                for at in range(0, len(step), WRITTEN_AT_ONCE):
+                    await self._write(registry, step[at : at + WRITTEN_AT_ONCE])
             return answer
 
     async def _write(self, registry: Registry, step: list[tuple[Written, Record | None]]) -> None:
@@ -175,6 +188,11 @@ class SchemaKeeper:
 
     async def _every(self, registry: Registry, args: Args) -> list[dict[str, Any]]:
         found = registry.every(args["prefix"], deleted=args["deleted"], latest=args["latest"])
+        size = sum(len(registry.schema(each.id).draft.text) for each in found)
+        if size > words.SCHEMAS_BYTES_MAX:
+            raise words.too_large(
+                "They are too many for one answer: say subjectPrefix, or latestOnly."
+            )
         return [_told(registry, each) for each in found]
 
     async def _subjects(self, registry: Registry, args: Args) -> list[str]:
@@ -225,20 +243,30 @@ class SchemaKeeper:
         self, registry: Registry, subject: str, level: str, new: rules.Known, numbers: list[int]
     ) -> list[str]:
         olds = []
+        known = {each.number: each for each in registry.versions(subject)} if numbers else {}
         for number in numbers:
-            old = registry.schema(registry.version(subject, number).id).draft
+            old = registry.schema(known[number].id).draft
             olds.append((number, (old, registry.needed(old.references))))
         if not olds:
             return []
-        return await asyncio.to_thread(rules.against, level, new, olds)
+        return await self._aside(rules.against, level, new, olds)
+
+    async def _aside(self, function: Callable[..., _T], *args: Any) -> _T:
+        """In a thread, when it has its turn."""
+        if self._reading >= READ_AT_ONCE_MAX:
+            raise BusyError("Too many schemas wait to be read.")
+        self._reading += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._beside, functools.partial(function, *args))
+        finally:
+            self._reading -= 1
 
     async def _draft(self, registry: Registry, args: Args) -> tuple[Draft, kinds.Needed]:
         """Of {"kind", "text", "references"}."""
         references = registry.resolved(references_of(args["references"]))
         needed = registry.needed(references)
-        draft = await asyncio.to_thread(
-            kinds.draft_of, args["kind"], args["text"], references, needed
-        )
+        draft = await self._aside(kinds.draft_of, args["kind"], args["text"], references, needed)
         return draft, needed
 
     # --- Changes ----------------------------------------------------------------------------

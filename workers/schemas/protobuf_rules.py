@@ -7,6 +7,7 @@ field that becomes repeated, or no longer is, is told.
 import base64
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 MESSAGES_MAX = 16
@@ -32,12 +33,12 @@ def descriptor(text: str) -> Any | None:
 
 def unreadable(reader: Any, writer: Any) -> list[str]:
     """What stands against reading with the one what was written with the other; empty: nothing."""
-    return list(_messages(reader.message_type, writer.message_type, ""))[:MESSAGES_MAX]
+    return list(islice(_messages(reader.message_type, writer.message_type, ""), MESSAGES_MAX))
 
 
 def _messages(readers: Any, writers: Any, at: str) -> Iterator[str]:
     named = {each.name: each for each in readers}
-    for writer in writers:
+    for writer in {each.name: each for each in writers}.values():
         below = f"{at}/{writer.name}"
         if writer.name not in named:
             yield f"{below}: there is no such message any more"
@@ -74,8 +75,12 @@ def _alike(one: Any, other: Any) -> bool:
 def _choices(reader: Any, writer: Any, at: str) -> Iterator[str]:
     """Of fields that both were set only the last would be read, if they became one choice."""
     before = {each.number: _choice(each) for each in writer.field}
+    chosen: dict[int | None, list[int]] = {}
+    for field in reader.field:
+        if field.number in before:
+            chosen.setdefault(_choice(field), []).append(field.number)
     for index, choice in enumerate(reader.oneof_decl):
-        inside = [e.number for e in reader.field if _choice(e) == index and e.number in before]
+        inside = chosen.get(index, [])
         choices = [before[number] for number in inside]
         if len(inside) > 1 and (None in choices or len(set(choices)) > 1):
             yield f"{at}/{choice.name}: fields that were not of one choice are in it"

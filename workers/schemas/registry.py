@@ -235,7 +235,8 @@ class Registry:
         schema, version = Schema(id, draft), Version(subject, number, id)
         more = version.size() + (draft.size() if known is None else 0)
         count = sum(map(len, self._subjects.values()))
-        if self.bytes + more > words.SCHEMAS_BYTES_MAX or count >= words.VERSIONS_MAX:
+        many = count >= words.VERSIONS_MAX or len(versions) >= words.VERSIONS_OF_ONE_MAX
+        if many or self.bytes + more > words.SCHEMAS_BYTES_MAX:
             raise words.too_large(
                 "The registry is full: delete subjects, or versions, that nobody needs"
                 " (?permanent=true)."
@@ -293,8 +294,14 @@ class Registry:
 
     def _gone(self, versions: Iterable[Version], permanent: bool) -> Steps:
         versions = list(versions)
+        referred = {
+            (means.subject, means.version)
+            for schema in self._schemas.values()
+            if schema.draft.references and self.used(schema.id)
+            for means in schema.draft.references
+        }
         for each in versions:
-            if not each.deleted and self.referring(each.subject, each.number):
+            if (each.subject, each.number) in referred:
                 raise words.wrong(
                     words.REFERENCED,
                     f"One or more references exist to the schema {{subject={each.subject},"
@@ -318,5 +325,11 @@ class Registry:
 
     def set(self, setting: Setting) -> Steps:
         """A setting, instead of the one that there was."""
+        full = (
+            len(self._settings) >= words.SETTINGS_MAX
+            or self.bytes + setting.size() > words.SCHEMAS_BYTES_MAX
+        )
+        if setting and setting.subject not in self._settings and full:
+            raise words.too_large("There are too many settings of subjects: delete some.")
         written = setting.written()
         return [[(written, setting if setting else None)]]

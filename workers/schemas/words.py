@@ -40,6 +40,9 @@ COMPARED_MAX = 200_000
 COMPARED_BYTES_MAX = 4 * MiB
 """Of texts that one question may read, with what they refer to: three seconds, about."""
 
+SETTINGS_MAX, VERSIONS_OF_ONE_MAX = 4_096, 1_000
+"""Of subjects, and versions of one of them."""
+
 SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
 SUBJECT_DELETED, SUBJECT_NOT_DELETED = 40404, 40405
 VERSION_DELETED, VERSION_NOT_DELETED = 40406, 40407
@@ -94,3 +97,8 @@ def topic_of(subject: str) -> str:
         if len(subject) > len(ending) and subject.endswith(ending):
             return subject[: -len(ending)]
     return subject
+
+
+def below(at: str, name: object) -> str:
+    """A path to a part of a schema, of a length that can be shown."""
+    return f"{at}/{str(name)[:64]}"[-512:]

@@ -223,14 +223,15 @@ class Groups:
     def adopt(self, member: Member) -> None:
         """Take over a registration that another broker has admitted; it replaces what was here."""
         known = self._members.get(member.consumer_id)
-        if known is not None and known.session == member.session:
+        alike = known is not None and (known.group, known.topics) == (member.group, member.topics)
+        if known is not None and alike and known.session == member.session:
             known.last_heard = max(known.last_heard, member.last_heard)
             said = (member.origin, member.weight, member.ranks)
             if said != (known.origin, known.weight, known.ranks):
                 origin, weight, ranks = said
                 self._enter(replace(known, origin=origin, weight=weight, ranks=ranks))
             return
-        if known is not None and (known.group, known.topics) != (member.group, member.topics):
+        if known is not None and not alike:
             self.goodbye(member.consumer_id)
         self._enter(member)
 

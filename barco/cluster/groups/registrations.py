@@ -179,7 +179,7 @@ class Registrations:
         ranks = self._groups.ranks(member) if self._ranked() else ()
         if ranks != member.ranks:
             self._groups.adopt(replace(member, ranks=ranks))
-        return replace(info, ranks=ranks)
+        return replace(info, group=member.group, topics=member.topics, ranks=ranks)
 
     def _tell_due(self, now: float) -> None:
         """Of whom was heard since it was told of last."""

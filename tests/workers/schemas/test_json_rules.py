@@ -101,6 +101,8 @@ def test_values_are_not_looked_at_for_ever() -> None:
     inner = open_(a={"$ref": "#/$defs/a0"})
     with pytest.raises(UnprocessableError):
         found(inner | {"$defs": defs | {"a40": TEXT}}, {"enum": [{"a": "x"}]})
+    with pytest.raises(UnprocessableError):
+        found(inner | {"$defs": defs | {"a40": TEXT}}, {"enum": []})
     assert not found(inner | {"$defs": {"a0": TEXT}}, {"enum": [{"a": "x"}]})
     many = [{"a": str(each)} for each in range(1_000)]
     assert not found({"enum": many}, {"enum": many})

@@ -135,6 +135,14 @@ def test_references_hold_what_they_mean() -> None:
     refusal(words.INVALID_SCHEMA, registry.needed, (Reference("N", "nobody", 1),))
 
 
+def test_what_is_meant_by_another_is_not_deleted_for_good() -> None:
+    logged = Logged()
+    logged.register("a", draft("x"))
+    logged.delete("a", 1)
+    logged.register("b", draft("y", Reference("X", "a", 1)))
+    refusal(words.REFERENCED, logged.registry.delete, "a", 1, True)
+
+
 def test_settings_and_the_mode() -> None:
     logged = Logged()
     registry = logged.registry

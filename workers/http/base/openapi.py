@@ -185,7 +185,7 @@ def _answer(route: Route, status: int) -> dict[str, Any]:
             answer["content"] |= {kind: {"schema": route.refused} for kind in route.kinds}
         if route.shape in ("status", "ready"):  # They say why not, in the same form.
             answer["content"][JSON] = {"schema": _schema(JSON, route)}
-    elif status in (200, 201) and route.kinds:
+    elif status in (200, 201, 202) and route.kinds:
         answer["content"] = {kind: {"schema": _schema(kind, route)} for kind in route.kinds}
     told = {header.name: header for header in route.tells if status in header.statuses}
     if told:

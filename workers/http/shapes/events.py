@@ -18,14 +18,18 @@ _WHERE: dict[str, Any] = {
     "count": told("integer", "How many events."),
 }
 
+_STORED = {
+    **_WHERE,
+    "delayed": told(
+        "string", "Instead of startOffset, of an event that waits until it is due: its id."
+    ),
+}
+
 STORED = object_of(
     "topic count",
     topic="string",
-    **_WHERE,
-    delayed=told(
-        "string", "Instead of startOffset, of an event that waits until it is due: its id."
-    ),
-    slices=list_of(object_of("token rangeIndex version startOffset count", **_WHERE))
+    **_STORED,
+    slices=list_of(object_of("token rangeIndex version count", **_STORED))
     | {"description": "Instead of one place: the share of each, if the keys belong to several."},
 ) | {"description": "Where events were stored; 64-bit integers are strings."}
 

@@ -9,6 +9,7 @@ _DOCUMENT = object_of(
     _index={"type": ["string", "null"]},
     _id="string",
     result={"type": "string", "enum": ["created"]},
+    _version="integer",
     status="integer",
     error=_WHY,
 )

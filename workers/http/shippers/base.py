@@ -27,6 +27,10 @@ Kind = tuple[int, str | None, str, int]
 """Operation, name, flaw and number of some events."""
 
 
+SECTION_BYTES_MAX = 64 << 20
+"""Of a column of a batch: SECTION_RAW_MAX of native/format/format.h."""
+
+
 class Shipping:
     """Reads bodies, and produces what was read."""
 
@@ -48,11 +52,12 @@ class Shipping:
     ) -> Shipped:
         """The events of a body; what is wrong with it is told by `flaw`."""
         options, now_us = self._context.options, self.now_us()
+        most = min(options.request_bytes_max - BATCH_OWN_BYTES, SECTION_BYTES_MAX)
         return Shipped(
             format,
             request.body if body is None else body,
-            options.event_bytes_max,
-            options.request_bytes_max - BATCH_OWN_BYTES,
+            min(options.event_bytes_max, most),
+            most,
             now_us - TIME_BACK_US,
             now_us + TIME_AHEAD_US,
             headers,

@@ -3,9 +3,10 @@
 import json
 
 from barco import __version__
-from barco.errors import BarcoError, BusyError, DiskFullError, ForbiddenError
+from barco._native import Shipped
+from barco.errors import BarcoError, BusyError, DiskFullError, ForbiddenError, RequestError
 from barco.workers.http.base.context import Context
-from barco.workers.http.base.messages import JSON, Request, Response
+from barco.workers.http.base.messages import JSON, Request, Response, check_topic
 from barco.workers.http.shippers.base import FLAWS, Kind, Shipping, too_large
 
 OPERATIONS = ("index", "create", "update", "delete")
@@ -17,6 +18,10 @@ _HEADERS = (("Content-Type", JSON), ("X-Elastic-Product", "Elasticsearch"))
 """Its official clients refuse to speak to anything that does not say the second one."""
 
 _STORED = b'"status":201,"result":"created","_version":1}}'
+
+
+ITEM_BYTES = 256
+"""Of an answer, for each document, beside what it repeats of the body."""
 
 
 class Elastic:
@@ -43,6 +48,12 @@ class Elastic:
 
     async def bulk(self, request: Request) -> Response:
         """Stores documents, and says of each what became of it."""
+        named = request.variables.get("topic")
+        try:
+            if named is not None:  # It is told of each document.
+                check_topic(named)
+        except RequestError as error:
+            return _refused(400, error.detail)
         begun_us = self._shipping.now_us()
         shipped = self._shipping.read("bulk", request)
         too_large(shipped)
@@ -50,6 +61,14 @@ class Elastic:
             return _refused(400, f"Line {shipped.at}: {FLAWS[shipped.flaw]}")
         if not shipped.count:
             return _refused(400, "There is nothing in the body.")
+        memory = self._context.memory
+        granted = await memory.take(shipped.count * ITEM_BYTES + len(request.body))
+        try:  # Before anything is stored: then 503 is true.
+            return await self._stored(request, shipped, begun_us)
+        finally:
+            memory.give_back(granted)
+
+    async def _stored(self, request: Request, shipped: Shipped, begun_us: int) -> Response:
         kinds = shipped.kinds()
         errors = [self._wrong(request, kind) for kind in kinds]
         names = [kind[1] or request.variables.get("topic") for kind in kinds]

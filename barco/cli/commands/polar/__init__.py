@@ -20,7 +20,7 @@ and asks that one. In a cluster each broker has such a door, with the same ports
 EPILOG = f"""\
 {talk.ENDPOINT_HELP}
 Examples:
-  barco polar                                       clients say polar://127.0.0.1:9260
+  barco polar                                       clients say polar://127.0.0.1:9240
   barco polar --endpoint 10.0.0.7:9250 --bind 10.0.0.7 --insecure-allow-open
   barco polar --token-file /etc/barco/polar.token   with what that user may do
 
@@ -31,7 +31,7 @@ pip install 'barco[polar]'.
 
 {talk.EXIT_CODES}"""
 
-PORT = 9260
+PORT = 9240
 
 
 def add_parser(subparsers: Any) -> None:

@@ -110,10 +110,14 @@ class H2Protocol(asyncio.Protocol):
     def pause_writing(self) -> None:
         """asyncio's."""
         self._reads.clear()
+        if self._transport is not None:
+            self._transport.pause_reading()  # Who does not read is not read.
 
     def resume_writing(self) -> None:
         """asyncio's."""
         self._reads.set()
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio's."""

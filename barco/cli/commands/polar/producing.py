@@ -104,6 +104,7 @@ class _Frames:
         """Frames until the connection ends; FrameError: what came is none."""
         begun = False
         while True:
+            await self._writer.drain()  # Who does not read is not read.
             head = Head.read(await reader.readexactly(frames.HEAD_BYTES))
             if not begun and head.what != frames.STARTUP:
                 raise frames.FrameError("a connection begins with STARTUP")
@@ -132,7 +133,6 @@ class _Frames:
             task = asyncio.create_task(self._answer(head, broker, request))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            await self._writer.drain()
 
     def _other(self, head: Head) -> bytes:
         if head.what in (frames.STARTUP, frames.HEARTBEAT):

@@ -66,3 +66,21 @@ def test_a_liar_ends_once_more_what_said_goodbye_before_it_was_told_of() -> None
     sites[0].hear([again.fact()], 2.1)
     sites[0].tick(2.1 + SESSION_S)
     assert sites[0].groups() == {}
+
+
+@pytest.mark.parametrize("topics", [("t", "u"), ("u",)])
+def test_a_liar_says_other_topics_of_a_consumer_that_is_known(topics: tuple[str, ...]) -> None:
+    """Everybody takes it, and goes on: its next sign of life is told as it is known."""
+    sites = [Site(0), Site(1)]
+    sites[0].register("c")
+    spread(sites)
+    known = ConsumerInfo.of(sites[0].facts()[0])
+    lie = replace(known, heard=told_after(known.heard, 0.0), topics=topics, ranks=())
+    for site in sites:
+        site.hear([lie.fact()], 1.0)
+    sites[1].register("d")
+    for site in sites:
+        site.request("touch", 20.0, consumerIds=["c"])
+        site.tick(20.0)
+    spread(sites, 20.0)
+    assert same(sites) and set(sites[0].groups()["g"]) == {"c", "d"}
