@@ -219,14 +219,15 @@ int reactor_set_route(struct reactor *reactor, uint32_t first, uint32_t count, i
         return -1;
     bool changed = false;
     for (uint32_t number = first; number < first + count; number++) {
-        changed |= reactor->routes[number] != peer;
+        if (reactor->routes[number] == peer)
+            continue; /* what is under way there comes back to where it was, and is awaited */
+        changed = true;
         reactor->routes[number] = peer;
+        park_rerouted(reactor, number, 1);
     }
     reactor->routed = true;
-    if (changed) {
+    if (changed)
         handoff_rerouted(reactor);
-        park_rerouted(reactor, first, count);
-    }
     return 0;
 }
 

@@ -116,6 +116,20 @@ static void test_a_leader_is_awaited(void)
     anew();
 }
 
+/* A route of several slices of which one is new: the others' calls are where they were. */
+static void test_a_route_that_stays_is_none_again(void)
+{
+    CHECK(leads(8, ROUTE_NONE));
+    post(8, "one"); /* lanes are made with the first that waits */
+    CHECK(leads(8, 1) && reactor->park.lanes != NULL);
+    reactor->park.lanes[8].again = reactor->park.lanes[9].again = false;
+    CHECK(leads(8, ROUTE_NONE));
+    reactor->park.lanes[8].again = false;
+    CHECK(reactor_set_route(reactor, 8, 8, 1, "h:1") == 0);
+    CHECK(reactor->park.lanes[8].again && !reactor->park.lanes[9].again);
+    anew();
+}
+
 static void test_a_connection_is_awaited(void)
 {
     drop(1);
@@ -644,6 +658,7 @@ int main(void)
     reactor->park.most_ms = MOST_MS;
     reactor->loop.now_ms = 1000000;
     test_a_leader_is_awaited();
+    test_a_route_that_stays_is_none_again();
     test_a_connection_is_awaited();
     test_the_log_here_is_awaited();
     test_what_is_held();
