@@ -126,10 +126,8 @@ class Worker:
             fatal=self._fatal,
         )
         asked = self._network.siblings, self._replica.handovers.refusal
-        host = self._replica
-        self._growth = Growth(
-            *(options, self._service, host.driver, *asked, host.hush, host.ease, host.meet)
-        )
+        hush = self._replica.hush
+        self._growth = Growth(options, self._service, self._replica.driver, *asked, hush)
         self._service.target.on_news = self._growth.kick
         self._drains = Drains(self._service, self._network.siblings)
         reader.elsewhere = self._replica.history
@@ -345,7 +343,6 @@ class Worker:
             if self._store.held_back:
                 await self._replica.hush()
                 self._replica.driver.renew()
-                self._replica.ease()
             await self._retain(self._topic_retention)
 
     async def _idle_positions(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 HARNESS = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
 from running import RunningBroker
 broker = RunningBroker(Path(sys.argv[2]))
 broker.start()

@@ -60,7 +60,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.workers.peers.siblings:_connect": "a process that is not there",
     "barco.workers.replication.link:_run": "a process that is not there",
     "barco.workers.replication.carrier:_add_segment": "room on the disk",
-    "barco.workers.replication.states:_fetch": "another broker's state",
+    "barco.workers.replication.states:fetch": "another broker's state",
     "barco.workers.replication.states:_sums": "another broker's state",
     "barco.workers.operations.readiness:await_others": "another broker's copy",
     "barco.workers.operations.access:run": "who keeps it, or a connection there",

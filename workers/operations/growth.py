@@ -7,7 +7,7 @@ the same routes. Who dies is followed by its next in line, which goes on.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from barco.cluster.ring.depots import COPIES_MIN
@@ -65,13 +65,10 @@ class Growth:
         siblings: SiblingsLike,
         refusal: Callable[[int, int], Awaitable[str]],
         hush: Callable[[], Awaitable[None]] | None = None,
-        ease: Callable[[], None] = lambda: None,
-        meet: Callable[[Iterable[int]], None] = lambda ordinals: None,
     ) -> None:
         """refusal: why the range here can not be taken in by one, by that one's leader and token;
-        empty: it can (`handovers`). hush: what comes waits, and what came is answered; ease: after
-        it, once it was said what follows (`ReplicaHost.hush`). meet: links to these holders of the
-        range here, who are members or are to be."""
+        empty: it can (`handovers`). hush: what comes waits, and what came is answered
+        (`ReplicaHost.hush`)."""
         self._options = options
         self._service = service
         self._desk = service.target
@@ -83,9 +80,7 @@ class Growth:
         self._possible: tuple[Gid, float] | None = None
         """Of which generation a step was first possible, and since when."""
         self._refusal, self._refused = refusal, ""
-        self._hush, self._ease, self._meet = hush, ease, meet
-        self._met: Any = None
-        """For which target and routes links were made."""
+        self._hush = hush
         self._me = int(options.process[0])
 
     def kick(self) -> None:
@@ -104,7 +99,6 @@ class Growth:
 
     async def look(self) -> RingStep | None:
         """Take a step if there is one; what was begun. A BarcoError: the target can not be had."""
-        self._expect(self._desk.heard)
         if not self._desk.is_asked_for and self.step(self._desk.heard) is None:
             return None
         # Before anything is decided its keeper is asked: gossip may be late, or made up.
@@ -122,32 +116,14 @@ class Growth:
         before = self._posted
         if before is not None and before[0] == gid and now - before[1] < AGAIN_SECONDS:
             return None
-        shut = asyncio.get_running_loop().time()
         if self._hush is not None:
             await self._hush()
-        if step != self.step(target):
-            self._ease()
-            return None
+            if step != self.step(target):
+                return None
         self._posted = (gid, now)
-        shut = asyncio.get_running_loop().time() - shut
-        log.info("a step to target %d: %s, shut for %.3f s", target.version, step, shut)
+        log.info("a step to target %d: %s", target.version, step)
         self._driver.post(event)
-        self._ease()  # The machine may not have taken it up.
         return step
-
-    def _expect(self, target: Target) -> None:
-        """Who are to be members of the range here have their links before that is decided: then
-        clients wait for nobody's greeting. A hint is enough: one that serves nothing is idle."""
-        table, token = self._ranges.routes, self._options.held.token
-        if target.version == 0:
-            return
-        joined = self._desk.joined(target, table)
-        if (key := (target.version, table, joined)) == self._met:
-            return
-        self._met = key
-        for each in target.wanted(joined).held_by(self._me) if self._me in joined else ():
-            if int(self._ranges.cut.token(each.first)) == token:
-                self._meet(each.members)
 
     def step(self, target: Target) -> RingStep | None:
         """What this process does next for a target, if it may begin that now."""

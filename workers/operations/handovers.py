@@ -70,18 +70,17 @@ class HandOvers:
         leads: Callable[[], Generation | None],
         taught: Callable[[Generation, Successor, frozenset[int]], None],
         hush: Callable[[], Awaitable[None]] | None = None,
-        ease: Callable[[], None] = lambda: None,
         state_bytes_max: int,
         voices: Callable[[Iterable[int]], frozenset[int]] = frozenset,
     ) -> None:
-        """token, peer: of the own process. `committed`: of what the core has. `leads`: the
-        generation that is led here, if one is. `taught`: two have said the same; `hush`: before
-        that, what comes waits; `ease`: it need not, for nothing follows. `voices`: whose word
-        counts. state_bytes_max: of what a generation begins with."""
+        """token, peer: of the own process. `committed`: of what the core
+        has. `leads`: the generation that is led here, if one is.
+        `taught`: two have said the same; `hush`: before that, what comes waits. `voices`: whose
+        word counts. state_bytes_max: of what a generation begins with."""
         self._token, self._peer, self._store, self._reactor = token, peer, store, reactor
         self._ranges, self._siblings = ranges, siblings
         self._journal, self._leads, self._taught = journal, leads, taught
-        self._voices, self._hush, self._ease = voices, hush, ease
+        self._voices, self._hush = voices, hush
         self._committed, self._state_bytes_max = committed, state_bytes_max
         self._kick = asyncio.Event()
         self._hinted: Gid | None = None
@@ -232,9 +231,6 @@ class HandOvers:
                 if self._hush is not None:
                     await self._hush()
                 self._taught(parent, value, voices)
-                journal = self._journal()
-                if journal is None or parent.gid not in journal.decided or self._leads() is None:
-                    self._ease()  # The machine did not take it, or leads nothing to join it with.
                 return True
         return False
 

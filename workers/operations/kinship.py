@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from barco.cluster.replica.replica import Replica
-from barco.cluster.state.kin import Ancestor, KnownLineage, Share, far, shares
-from barco.model.generation import Generation, Gid, Successor
+from barco.cluster.state.kin import Ancestor, KnownLineage, far
+from barco.model.generation import Generation, Gid
 from barco.model.options import WorkerOptions
 from barco.model.ranges import peer_of
 from barco.types import Epoch, Token
@@ -69,18 +69,6 @@ class Kinship:
             lodged = lodged_here(self._token, self._store.lineage)
             self._far = (key, far(machine.journal(), self._token, self._me, lacking, lodged))
         return self._far[1]
-
-    def to_ask_for(self, value: Successor) -> list[Share]:
-        """Of what was decided and is known here: whose state this broker will ask other processes
-        for, to lead what follows with."""
-        known = self.known()
-        mine = [
-            child
-            for child in value.children
-            if child.gid.token == self._token and child.leader.ordinal == self._me
-        ]
-        found = [part for each in mine if each.gid in known.records for part in shares(known, each)]
-        return [part for part in found if part.parent.gid.token != self._token]
 
     def here(self, gid: Gid) -> bool:
         """Whether this process has, or had, the groups of a generation that has ended."""

@@ -247,7 +247,6 @@ class Origins:
             ):
                 continue
             if journal.decided.get(parent.gid) != value:
-                log.info("two tell shard %d that it follows %s", self._token, parent.gid)
                 self._taught(parent, value, voices)
                 return True
         return False

@@ -6,9 +6,8 @@ from barco import limits
 from barco._native import Reactor
 from barco.errors import OperatorError
 from barco.model.delays import delay_us_max
-from barco.model.generation import Generation, genesis
 from barco.model.options import WorkerOptions
-from barco.model.ranges import end_of_slice, first_ranges, peer_of
+from barco.model.ranges import first_ranges, peer_of
 from barco.model.token import TOKEN_MIN
 from barco.types import KiB, MiB
 from barco.workers.storage.files import layout
@@ -129,10 +128,3 @@ def bound_state(options: WorkerOptions, reactor: Reactor) -> None:
             f"{options.memory_bytes // MiB} MiB) and storage.segment_bytes "
             f"({options.segment_bytes // MiB} MiB) to what they were"
         )
-
-
-def genesis_of(options: WorkerOptions) -> Generation:
-    """The first generation of this worker's range; of one that was made after the cluster was
-    formatted only who its members are."""
-    held = options.held
-    return genesis(held.token, end_of_slice(options.placement, held.numbers[-1]), held.members)

@@ -62,19 +62,16 @@ class Driver:
         on_follow: Callable[[Generation], None],
         on_stop: Callable[[str], None],
         on_decided: Callable[[Gid, Successor], None] = lambda gid, value: None,
-        on_learned: Callable[[Gid, Successor], None] = lambda gid, value: None,
         fatal: Callable[..., None],
     ) -> None:
         """`dials`: how to reach the other members, by ordinal. `on_lead`: it is open here;
-        `on_stop`: no longer. `on_learned`: a successor is known; `on_decided`: it is journalled.
-        `fatal`: ends the process."""
+        `on_stop`: no longer. `on_decided`: a successor is journalled. `fatal`: ends the process."""
         assert settings.me.ordinal not in dials, "nobody dials itself"
         self._settings = settings
         self._reactor = reactor
         self._store = store
         self._fatal = fatal
         self._on_lead, self._on_follow, self._on_stop = on_lead, on_follow, on_stop
-        self._on_learned = on_learned
         self._token = settings.ranges[0].gid.token
         self.links = self._links = Links(self._link, dials)
         self._alone = len(settings.ranges[0].members) == 1
@@ -170,11 +167,6 @@ class Driver:
         if self.leading and self.generation is not None:
             log.info("epoch %d ends, so that retention can go on", self.generation.gid.epoch)
             self.post(ev.Elect(self.generation.gid))
-
-    def ending(self) -> bool:
-        """Whether this process is about to end the generation that it leads, or led."""
-        assert self._started, "nothing is proposed before"
-        return self.generation is not None and self._machine.ends(self.generation.gid)
 
     @property
     def machine(self) -> Replica | None:
@@ -405,13 +397,6 @@ class Driver:
     def _persist(self, effect: fx.Persist, group: bytearray | None) -> None:
         assert effect.serial > 0, "serials begin with 1"
         self._journal.add(effect)
-        for record in effect.records:
-            if isinstance(record, r.DecidedRecord):
-                gid, value = record.gid, record.value
-                log.info(
-                    "epoch %d of shard %d ends with group %d", gid.epoch, gid.token, value.tail
-                )
-                self._on_learned(gid, value)
 
     def _append_foreign(self, effect: fx.AppendForeign, group: bytearray | None) -> None:
         assert group is not None, "the machine asks for the group of this step"
@@ -437,7 +422,6 @@ class Driver:
         if self._role.opened(generation):
             assert self.logs.current == generation.gid
             assert self.leading and self.generation == generation
-            log.info("epoch %d of shard %d begins", generation.gid.epoch, self._token)
             self._on_lead(generation)
 
     def _follow(self, effect: fx.Follow, group: bytearray | None) -> None:

@@ -18,7 +18,7 @@ from barco.cluster.state.core import Settings
 from barco.cluster.state.kin import nearest
 from barco.errors import BarcoError, NotReadyError
 from barco.limits import GROUP_HEADER_BYTES
-from barco.model.generation import Generation, Gid, Kind, Successor
+from barco.model.generation import Generation, Gid, Kind, Successor, genesis
 from barco.model.options import WorkerOptions
 from barco.model.ranges import end_of_slice, peer_of, slices_between, token_of_slice
 from barco.model.replicas import Process
@@ -36,7 +36,7 @@ from barco.workers.operations.origins import Origins
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.links import End
 from barco.workers.peers.strangers import Strangers
-from barco.workers.process.build import arena_bytes, bound_state, genesis_of, state_bytes_max
+from barco.workers.process.build import arena_bytes, bound_state, state_bytes_max
 from barco.workers.process.selector import Upcall
 from barco.workers.process.turns import Turns
 from barco.workers.replication.alone import one_line
@@ -64,6 +64,13 @@ SEAL_SECONDS = 1.0
 """For the last append, where nobody takes over."""
 
 log = logging.getLogger("barco.replication")
+
+
+def genesis_of(options: WorkerOptions) -> Generation:
+    """The first generation of this worker's range; of one that was made after the cluster was
+    formatted only who its members are."""
+    held = options.held
+    return genesis(held.token, end_of_slice(options.placement, held.numbers[-1]), held.members)
 
 
 class ReplicaHost:
@@ -119,7 +126,6 @@ class ReplicaHost:
             on_follow=self._follows,
             on_stop=self._stops,
             on_decided=self._decided,
-            on_learned=self._learned,
             fatal=fatal,
         )
         links, take = self.driver.links, self.driver.take
@@ -162,7 +168,7 @@ class ReplicaHost:
             peer=options.peer,
             journal=self._kin.journal,
             wants=lambda: self.driver.machine is not None and self.driver.machine.aimless(),
-            taught=self._taught,
+            taught=lambda *told: self.driver.post(ev.Taught(*told)),
             voices=service.voices.of,
         )
         service.extend(origins.operations)
@@ -174,9 +180,7 @@ class ReplicaHost:
             holders=self._kin.others_with,
             tail_of=self.driver.tail_of,
             session_of=self.driver.session_of,
-            stable_of=lambda gid: self.driver.logs.position(gid)[0],
             state_bytes_max=arena_bytes(options),
-            until=self._turns.until,
         )
         service.extend(states.operations)
         if options.ring_size > 1 or not options.held.genesis:
@@ -198,7 +202,6 @@ class ReplicaHost:
             leads=lambda: driver.generation if driver.leading else None,
             taught=lambda *told: driver.post(ev.Taught(*told)),
             hush=self.hush,
-            ease=self.ease,
             voices=self._service.voices.of,
             state_bytes_max=state_bytes_max(options),
         )
@@ -258,8 +261,6 @@ class ReplicaHost:
         assert first >= 0 and count >= 0
         self.recovered_groups = self._store.walked_groups
         self.recovery_seconds = time.monotonic() - began
-        if self._is_awaited():
-            await self._store.make_ahead()
         await self._service.staging.recover()
         bound_state(self._options, self._reactor)
         self._service.lineage = lambda: self._kin.line(self.history.known())
@@ -282,12 +283,6 @@ class ReplicaHost:
             what = "history of brokers that leave is not copied"
             self._tasks.append(watched(self._depot.run(), what, self._fatal))
 
-    def _is_awaited(self) -> bool:
-        """Whether a first generation is to come, for which clients will wait. A depot has none."""
-        held, me = self._options.held, self._me.ordinal
-        depots = self._service.target.heard.depots
-        return not held.genesis and not self._store.epoch and (held.first, me) not in depots
-
     @property
     def epoch(self) -> int:
         """Of the newest generation known."""
@@ -299,12 +294,6 @@ class ReplicaHost:
         came before are answered, so that nobody's outcome is unknown. If that takes long it is not
         waited for: whoever has to know is told at the fence."""
         await self._turns.until(lambda: self._reactor.hold(HOLD_MS), HUSH_SECONDS)
-
-    def ease(self) -> None:
-        """After `hush`, and after the machine was told: where it does not end the generation all
-        the same, what comes waits for nothing."""
-        if not self.driver.ending():
-            self._reactor.hold(0)
 
     async def leave(self) -> None:
         """Before an orderly stop: somebody else leads from now on, or the log gets its last word,
@@ -367,10 +356,10 @@ class ReplicaHost:
 
     def _meet_all(self) -> None:
         """At a start: whoever has held the range since it was formatted, as far as the journal
-        tells. Who waits for its first generation is told whom it is made for (`Growth`)."""
+        tells. One that waits for its first generation dials nobody: none would take it yet."""
         assert not self.driver.links, "nobody has been met yet"
         if self._options.held.genesis:
-            self.meet(self._options.held.members)
+            self._meet(self._options.held.members)
         for record in read_journal(self._store.lineage.journal):
             if isinstance(record, OpenedRecord):
                 self._meet_members(record.generation)
@@ -381,9 +370,9 @@ class ReplicaHost:
     def _meet_members(self, generation: Generation | None) -> None:
         """Whoever holds a generation of this range, one that has ended as well."""
         if generation is not None and generation.gid.token == self._options.held.token:
-            self.meet(member.ordinal for member in generation.members)
+            self._meet(member.ordinal for member in generation.members)
 
-    def meet(self, ordinals: Iterable[int]) -> None:
+    def _meet(self, ordinals: Iterable[int]) -> None:
         """Links to other holders of the range, and who is asked for what was staged."""
         for ordinal in ordinals:
             if ordinal != self._me.ordinal and self.driver.links.meet(
@@ -438,7 +427,6 @@ class ReplicaHost:
         await self._turns.until(lambda: core.log_state()["committed"] >= 1 or not goes_on())
         if not goes_on() or core.log_state()["committed"] < 1:
             return  # Both may come in one turn: what has ended is opened by nobody.
-        log.info("epoch %d of shard %d is open", epoch, generation.gid.token)
         self._service.open(epoch)
         self._opened()
         self._tell(generation)
@@ -461,34 +449,23 @@ class ReplicaHost:
         if self.driver.generation is not None:
             self._tell(self.driver.generation, stopped=True)
 
-    def _taught(self, parent: Generation, value: Successor, by: frozenset[int]) -> None:
-        """Who will lead what follows asks for its state while the journal takes that in."""
-        self.driver.post(ev.Taught(parent, value, by))
-        for part in self._kin.to_ask_for(value):
-            slices = slices_between(self._options.placement, part.token, part.end)
-            self._states.expect(*part.parent, slices)
-
-    def _learned(self, gid: Gid, value: Successor) -> None:
-        """It is decided, and on its way into this member's journal: who holds what follows gets
-        links, and is hinted to ask. It stays so, whoever forgets it (P3)."""
-        ended = self.driver.record(gid)
-        for each in (ended, *value.children):
-            self._meet_members(each)
-        if ended is not None:
-            self._origins.decided(ended, value)
-
     def _decided(self, gid: Gid, value: Successor) -> None:
         """It stands in this member's journal: so this broker may tell of it, and does, whoever is
         to lead what follows. What goes on here is told when it is led or followed."""
         assert (value.kind is Kind.HANDOFF) != bool(value.children)
-        self._learned(gid, value)  # Once more: hints may be lost, and a start begins here.
+        own = self._options.held.token
+        for each in (self.driver.record(gid), *value.children):
+            self._meet_members(each)
         for child in value.children:
-            if child.gid.token != self._options.held.token or child.seat(self._me.ordinal) is None:
+            if child.gid.token != own or child.seat(self._me.ordinal) is None:
                 self._tell(child)
-        if (ended := self.driver.record(gid)) is not None:
-            if value.kind is Kind.HANDOFF:
-                self._tell(ended, handed=True)
-            self.handovers.decided(ended, value)
+        ended = self.driver.record(gid)
+        if ended is None:
+            return
+        if value.kind is Kind.HANDOFF:
+            self._tell(ended, handed=True)
+        self._origins.decided(ended, value)
+        self.handovers.decided(ended, value)
 
     def _tell(self, generation: Generation, *, handed: bool = False, stopped: bool = False) -> None:
         assert not (handed and stopped), "what is handed over was stopped before"

@@ -6,9 +6,7 @@ own range or of another's, part by part. The machine hears of neither.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -21,7 +19,7 @@ from barco.model.generation import Gid
 from barco.model.ranges import process_of
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol.replication_codec import U32, U63, U64
-from barco.types import Epoch, KiB, Token
+from barco.types import Epoch, Token
 from barco.workers.operations.origins import Args, number
 from barco.workers.peers.callers import CALLER
 from barco.workers.seams import SiblingsLike
@@ -48,17 +46,6 @@ WORDS_CHARS_MAX = 200
 """Of what another says, in the log."""
 
 log = logging.getLogger("barco.replication")
-
-
-HELD_SECONDS = 0.5
-"""A question that comes a moment too early is held so long, until the end of the generation is
-known here and all of it noted: who asks would else ask again and again, and clients wait."""
-
-HELD_MAX = 4
-"""Of one broker's; others are refused at once."""
-
-FIRST_BYTES = 64 * KiB
-"""Of a state come with its sums: a small one takes one question."""
 
 
 class Asked(NamedTuple):
@@ -102,22 +89,17 @@ class States:
         holders: Callable[[Gid], list[int]],
         tail_of: Callable[[Gid], int | None],
         session_of: Callable[[Gid], int | None],
-        stable_of: Callable[[Gid], int],
         state_bytes_max: int,
-        until: Callable[[Callable[[], bool], float], Awaitable[bool]],
     ) -> None:
         """`holders`: the other processes that may have a generation, by their numbers in the
-        cluster. `tail_of`: where it ended, `session_of`: whose it was, as far as is known here;
-        `stable_of`: up to which group it is stable here, if its end is not noted yet.
-        `state_bytes_max`: of a state that is taken. `until`: waits for a condition, and so long."""
+        cluster. `tail_of`: where it ended, `session_of`: whose it was, as far as is known here.
+        `state_bytes_max`: of a state that is taken."""
         self._token = token
         self._reactor = reactor
         self._store = store
         self._siblings, self._holders = siblings, holders
-        self._tail_of, self._session_of, self._stable_of = tail_of, session_of, stable_of
-        self._state_bytes_max, self._until = state_bytes_max, until
-        self._held = Counter[int]()
-        self._coming: dict[Asked, asyncio.Task[bytes]] = {}
+        self._tail_of, self._session_of = tail_of, session_of
+        self._state_bytes_max = state_bytes_max
         self._making = asyncio.Lock()
         self._turns: dict[int, asyncio.Lock] = {}
         """Of each broker one is made at a time: who asks for ever others holds up nobody for longer
@@ -139,10 +121,9 @@ class States:
         slices = number(args, "first", 0, U32), number(args, "slices", 1, U32)
         asked = Asked(gid, number(args, "tail", 1, U63), *slices, number(args, "session", 0, U64))
         at, size = number(args, "at", 0, U32), number(args, "size", 0, STATE_PART_BYTES)
-        caller = CALLER.get()
-        await self._hold(caller, asked)
         if reason := self._refusal(asked):
             raise NotReadyError(reason)
+        caller = CALLER.get()
         async with self._turns.setdefault(caller, asyncio.Lock()):
             self._asks(caller, asked)
             if (kept := self._kept.get(asked)) is None:
@@ -150,25 +131,6 @@ class States:
                     kept = self._kept.get(asked) or await self._make(asked)
         self._keep()
         return {"sums": list(kept.sums), "part": kept.found.state[at : at + size]}
-
-    async def _hold(self, caller: int, asked: Asked) -> None:
-        if self._held[caller] >= HELD_MAX:
-            return
-        self._held[caller] += 1
-        try:
-            await self._until(lambda: not self._may_come(asked), HELD_SECONDS)
-        finally:
-            assert 0 < self._held[caller] <= HELD_MAX, "each is let go once"
-            self._held[caller] -= 1
-
-    def _may_come(self, asked: Asked) -> bool:
-        """Whether it can not be had here yet, and may be in a moment."""
-        assert asked.tail > 0, "it was looked at as it came"
-        generation = self._store.lineage.get(asked.gid.epoch)
-        if asked.gid.token != self._token or generation is None or generation.sealed:
-            return False
-        ended = self._tail_of(asked.gid)
-        return ended is None or ended == asked.tail > self._stable_of(asked.gid)
 
     def _refusal(self, asked: Asked) -> str:
         """Why it can not be had here; empty: it can."""
@@ -183,10 +145,9 @@ class States:
         if asked.session and session is not None and asked.session != session:
             return f"{gid} is another one here"
         generation = self._store.lineage.get(gid.epoch)
-        # Where it ends is noted when all of it is here; clients need not wait for that.
-        lacks = generation is not None and generation.tail != asked.tail
-        if generation is None or lacks and (generation.sealed or self._stable_of(gid) < asked.tail):
+        if generation is None or generation.tail != asked.tail:
             return f"not all groups of {gid} are here"
+        assert generation.sealed, "where it ends is noted when all of it is here"
         return f"{gid} is too old: its groups are removed" if generation.expired else ""
 
     def _asks(self, caller: int, asked: Asked) -> None:
@@ -201,7 +162,7 @@ class States:
     async def _make(self, asked: Asked) -> _Kept:
         slices = range(asked.first, asked.first + asked.slices)
         try:
-            found = await self._store.state_at(asked.gid.epoch, slices, asked.tail)
+            found = await self._store.state_at(asked.gid.epoch, slices)
         except ValueError as error:
             raise NotReadyError(str(error)) from None
         sums = Sums(len(found.state), crc32c(found.state), found.header_crc)
@@ -218,15 +179,6 @@ class States:
 
     # --- Questions ------------------------------------------------------------------------------
 
-    def expect(self, gid: Gid, tail: int, slices: range) -> None:
-        """It will be fetched in a moment: asks at once."""
-        assert tail > 0 and slices, "without a group there is no state of its own"
-        asked = Asked(gid, tail, slices.start, len(slices), self._session_of(gid) or 0)
-        if asked not in self._coming:
-            task = asyncio.get_running_loop().create_task(self._fetch(asked, None))
-            self._coming = {asked: task}  # There is one range here.
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-
     async def fetch(
         self, gid: Gid, tail: int, header_crc: int | None, slices: range | None = None
     ) -> bytes:
@@ -238,15 +190,6 @@ class States:
         assert tail > 0, "without a group there is no state of its own"
         of = self._reactor.shard_slices() if slices is None else (slices.start, len(slices))
         asked = Asked(gid, tail, *of, self._session_of(gid) or 0)
-        coming = self._coming.pop(asked, None)
-        if coming is not None and header_crc is None:
-            with contextlib.suppress(NotReadyError):
-                return await coming
-        return await self._fetch(asked, header_crc)
-
-    async def _fetch(self, asked: Asked, header_crc: int | None) -> bytes:
-        gid, tail = asked.gid, asked.tail
-        assert tail > 0 and asked.slices > 0, "there is something to ask for"
         loop = asyncio.get_running_loop()
         until, said = loop.time() + STATE_WAIT_SECONDS, dict[int, str]()
         pause = ASK_AGAIN_SECONDS
@@ -254,12 +197,10 @@ class States:
             # A lie is there at once, and who has just learned of the end a moment later.
             alone = header_crc is not None or loop.time() > until - STATE_WAIT_SECONDS * PATIENCE
             sums, members = await self._agreed(asked, said, alone=alone)
-            for member, first in members.items():
+            for member in members:
                 try:
                     assert sums is not None
-                    state = await self._whole(member, asked, sums, first, header_crc)
-                    log.info("the state behind group %d of %s is here", tail, gid)
-                    return state
+                    return await self._whole(member, asked, sums, header_crc)
                 except (BarcoError, ValueError) as error:
                     self._refused(gid, member, str(error), said)
             if loop.time() > until:
@@ -276,12 +217,11 @@ class States:
 
     async def _agreed(
         self, asked: Asked, said: dict[int, str], *, alone: bool
-    ) -> tuple[Sums | None, dict[int, bytes]]:
-        """The sums that two tell alike, or one where no other has any; and who does, with what each
-        has given of it. alone: whether one is enough though others may have it. Who has refused is
-        asked again while another one has not answered at all: that may take as long as it is waited
-        for."""
-        found: dict[Sums, dict[int, bytes]] = {}
+    ) -> tuple[Sums | None, list[int]]:
+        """The sums that two tell alike, or one where no other has any; and who does. alone: whether
+        one is enough though others may have it. Who has refused is asked again while another one
+        has not answered at all: that may take as long as it is waited for."""
+        found: dict[Sums, list[int]] = {}
         holders = self._holders(asked.gid)
         tasks = {asyncio.create_task(self._sums(each, asked)): each for each in holders}
         silent, pauses = set(holders), dict.fromkeys(holders, ASK_AGAIN_SECONDS)
@@ -292,41 +232,35 @@ class States:
                     member = tasks.pop(task)
                     silent.discard(member)
                     try:
-                        sums, first = task.result()
+                        members = found.setdefault(task.result(), [])
                     except BarcoError as error:
                         self._refused(asked.gid, member, str(error), said)
                         again = self._sums(member, asked, after=pauses[member])
                         tasks[asyncio.create_task(again)] = member
                         pauses[member] = min(2 * pauses[member], ASK_AGAIN_SECONDS_MAX)
                         continue
-                    members = found.setdefault(sums, {})
-                    members[member] = first
+                    members.append(member)
                     if len(members) > 1:
-                        return sums, members
+                        return task.result(), members
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         if len(found) == 1:
             enough = alone or len(holders) == 1
-            return next(iter(found.items())) if enough else (None, {})
+            return next(iter(found.items())) if enough else (None, [])
         for members in found.values():
             for member in members:
                 self._refused(asked.gid, member, "the others have another state", said)
-        return None, {}
+        return None, []
 
-    async def _whole(
-        self, member: int, asked: Asked, sums: Sums, first: bytes, header_crc: int | None
-    ) -> bytes:
-        """All of it, of one member, which has given the `first` part. BarcoError or ValueError: it
-        is not what was said."""
+    async def _whole(self, member: int, asked: Asked, sums: Sums, header_crc: int | None) -> bytes:
+        """All of it, of one member. BarcoError or ValueError: it is not what was said."""
         if header_crc is not None and sums.header_crc != header_crc:
             raise ProtocolError(f"its group {asked.tail} is another one")
         if sums.total > self._state_bytes_max:
             raise ProtocolError(f"a state of {sums.total} bytes is too large for this broker")
-        if len(first) != min(FIRST_BYTES, sums.total):
-            raise ProtocolError("the first part is not as long as it was asked for")
-        parts = bytearray(first)
+        parts = bytearray()
         try:
             async with asyncio.timeout(STATE_ANSWER_SECONDS + sums.total / BYTES_A_SECOND):
                 while len(parts) < sums.total:
@@ -341,15 +275,12 @@ class States:
         if crc32c(parts) != sums.crc:
             raise ProtocolError("the parts are not what was sent")
         # All of it is looked through, and what is of other slices does not come in.
-        if sums.total <= FIRST_BYTES:
-            return state_cut(parts, asked.first, asked.slices)
         return await asyncio.to_thread(state_cut, parts, asked.first, asked.slices)
 
-    async def _sums(self, member: int, asked: Asked, after: float = 0.0) -> tuple[Sums, bytes]:
-        """What it says of the whole, and the first part. BarcoError: why there is none."""
-        assert after >= 0.0
+    async def _sums(self, member: int, asked: Asked, after: float = 0.0) -> Sums:
+        """What it says of the whole. BarcoError: why there is none."""
         await asyncio.sleep(after)
-        return await self._part(member, asked, 0, FIRST_BYTES)
+        return (await self._part(member, asked, 0, 0))[0]
 
     async def _part(self, member: int, asked: Asked, at: int, size: int) -> tuple[Sums, bytes]:
         """A part, and what is said of the whole. BarcoError: why there is none."""
@@ -373,6 +304,4 @@ class States:
         """Nothing is kept any more."""
         if self._forget is not None:
             self._forget.cancel()
-        for task in self._coming.values():
-            task.cancel()
         self._kept.clear()

@@ -10,7 +10,6 @@ from barco.limits import PING_SECONDS
 from barco.model.generation import Gid, Identity
 from barco.protocol.append_frame import Append, Appended
 from barco.protocol.replication import Fenced, Gap, Unknown, View
-from barco.types import Token
 
 
 class Steady(NamedTuple):
@@ -26,10 +25,6 @@ class Steady(NamedTuple):
 
 class Follower(Catchup):
     """Copies what the leader of a generation appends."""
-
-    _early: dict[Token, Gid]
-    """Of which a group came before this member had been told of it: it is asked for then, and not
-    only when the next ping shows that it is missing."""
 
     def steady(self, gid: Gid) -> Steady | None:
         """Until the next step: whether an `Append` that follows on this one would be taken, and
@@ -68,8 +63,6 @@ class Follower(Catchup):
     def _on_append(self, sender: Identity, message: Append) -> None:
         held = self._held.get(message.gid)
         if held is None:
-            if self._is_here(message.gid):
-                self._early = {message.gid.token: message.gid}
             self._send(sender.ordinal, Unknown(message.gid))
             return
         generation = held.generation

@@ -54,7 +54,7 @@ class Lineage(Acceptor):
     def _start_lineage(self) -> None:
         self._words = {}
         self._ask_at = self._now
-        self._followed, self._early = {}, {}
+        self._followed = {}
         for held in list(self._held.values()):
             if held.complete and not held.sealed:
                 self._grown(held)  # Complete, and stopped before that was told or carried out.
@@ -225,8 +225,6 @@ class Lineage(Acceptor):
             self._followed[generation.gid.token] = generation.gid.epoch
             self._effects.append(Follow(generation))
             self._acknowledge(held)
-            if self._early.pop(generation.gid.token, None) == generation.gid:
-                self._want(held, 1)
 
     def _ancestors(self, generation: Generation) -> Iterator[Parent]:
         """The parents whose groups it continues; an empty one hands on its own (see the module)."""

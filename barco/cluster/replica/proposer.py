@@ -79,11 +79,6 @@ class Proposer(Lineage):
             assert proposal.value is not None or not proposal.accepted, "phase 1, then phase 2"
             assert proposal.value is None or len(proposal.promises) >= held.generation.quorum
 
-    def ends(self, gid: Gid) -> bool:
-        """Whether a generation is over, or its end is being proposed here."""
-        held = self._held.get(gid)
-        return gid in self._proposals or held is not None and held.shut
-
     def _propose(
         self,
         held: Held,

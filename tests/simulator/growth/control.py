@@ -244,14 +244,12 @@ class Control:
         return max(made)[1] if made else None
 
     def _told(self, process: Process, gid: Gid) -> Told | None:
-        """How a generation ended, as this process knows it; the record may be on its way into its
-        journal still."""
+        """How a generation ended, as the journal of this process has it."""
         replica = process.replica
         assert replica is not None
         parent, value = replica.record(gid), replica.successor(gid)
-        if parent is None or value is None:
+        if parent is None or value is None or gid not in process.decided():
             return None
-        self.world.seen.note("told before it is stable", when=gid not in process.decided())
         return parent, value
 
     def _lie(self, told: Told) -> Told:

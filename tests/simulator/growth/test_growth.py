@@ -25,7 +25,6 @@ def test_what_is_to_happen_happens() -> None:
     for name in (
         *(f"a {step} is proposed" for step in ("split", "move", "hand over")),
         "taught",
-        "told before it is stable",
         "a leader that holds no parent",
         "a state of another process",
     ):

@@ -159,9 +159,8 @@ def test_a_range_is_split_at_the_border_that_is_wanted() -> None:
 
 def test_what_came_before_a_step_is_answered_before_it() -> None:
     """A step that is none any more by then is not taken."""
-    lab, posted, eased = four(), list[int](), list[int]()
+    lab, posted = four(), list[int]()
     lab.want(1, 0, 1, 2, 3)
-    lab.growth._ease = lambda: eased.append(len(lab.driver.posted))
 
     async def hush() -> None:
         posted.append(len(lab.driver.posted))
@@ -170,26 +169,8 @@ def test_what_came_before_a_step_is_answered_before_it() -> None:
 
     lab.growth._hush = hush
     assert lab.look() == [] and posted == [0]
-    assert eased == [0], "what comes need not wait any more"
     lab.driver.leading = True
     assert len(lab.look()) == 1 and posted == [0, 0]
-    assert eased == [0, 1], "perhaps the machine has not taken it up"
-
-
-def test_who_is_to_be_a_member_has_a_link_before_that() -> None:
-    """Who leads, who follows, and who waits for the range to be made; anew when others join."""
-    lab, met = four(), list[tuple[int, ...]]()
-    lab.growth._meet = lambda ordinals: met.append(tuple(ordinals))
-    lab.look()
-    assert met == []  # There is no target.
-    lab.want(1, 0, 1, 2, 3)
-    lab.driver.leading = False
-    lab.look()
-    lab.look()
-    assert met == [(0, 3, 1)]
-    lab.growth._me, lab.growth._met = 9, None  # As long as it is no part of the ring.
-    lab.look()
-    assert met == [(0, 3, 1)]
 
 
 def test_other_members_are_a_move() -> None:

@@ -56,7 +56,7 @@ def asking(root: Path, groups: Groups, test: Test, slices: range = MINE) -> None
     async def main(follower: Follower) -> None:
         tail = await ended(follower, groups)
         answering, bulk = Answering(root / "b.rpc"), open_bulk("threads")
-        states = answering.states = states_of(follower)
+        states = states_of(follower)
         answering.gives = states.operations["state"]
         await answering.server.start(answering.path)
         asker = Asker(root, bulk, {PEER_B: answering}, slices)

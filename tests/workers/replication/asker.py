@@ -36,9 +36,6 @@ Spoil = Callable[[dict[str, Any], Mapping[str, Any]], None]
 class Answering:
     """A process that answers over its socket: what `gives` says, and it is counted."""
 
-    states: States
-    """Who gives what is asked for, if it is real."""
-
     def __init__(self, path: Path) -> None:
         self.path = str(path)
         self.spoil: Spoil = lambda answer, args: None
@@ -74,16 +71,6 @@ async def _nothing(op: str, args: Mapping[str, Any]) -> Any:
     raise RequestError("nobody asks itself")
 
 
-async def until(condition: Callable[[], bool], seconds: float) -> bool:
-    """As `Turns.until`, without a selector that would look."""
-    end = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        if asyncio.get_running_loop().time() > end:
-            return False
-        await asyncio.sleep(0.005)
-    return True
-
-
 def states_of(follower: Follower) -> States:
     """Of B, who answers."""
     return States(
@@ -94,9 +81,7 @@ def states_of(follower: Follower) -> States:
         holders=lambda gid: [],
         tail_of=follower.driver.tail_of,
         session_of=follower.driver.session_of,
-        stable_of=lambda gid: follower.driver.logs.position(gid)[0],
         state_bytes_max=4 << 20,
-        until=until,
     )
 
 
@@ -136,9 +121,7 @@ class Asker:
             holders=lambda gid: self.holders,
             tail_of=lambda gid: None,
             session_of=lambda gid: self.session(gid),
-            stable_of=lambda gid: 0,
             state_bytes_max=4 << 20,
-            until=until,
         )
 
     async def start(self) -> None:

@@ -3,8 +3,7 @@
 A zero written ahead of the appends must never race with an append to the same block. It cannot
 here: a file is zero-filled while it has a temporary name, and gets its segment name only
 afterwards. So that a start does not wait for 128 MiB of zeros, the first segment of a start is
-small, and while it fills up a full-sized spare is made ready in the background. Who knows that a
-generation is to come has one made before (`ahead`):
+small, and while it fills up a full-sized spare is made ready in the background:
 
     make spare.tmp -> fallocate -> zeros (O_DIRECT, 1 MiB units) -> fsync
         -> rename to spare.ready -> fsync directory
@@ -15,7 +14,6 @@ start) or an empty segment (recovery sees zeros: the end of the log).
 """
 
 import asyncio
-import contextlib
 import errno
 import os
 from collections.abc import Callable
@@ -34,10 +32,6 @@ FIRST_SEGMENT_BYTES = 2 * REQUEST_BYTES_MAX
 ZERO_DEPTH_FIRST = 4
 ZERO_DEPTH_AHEAD = 1
 """Behind the broker's back one unit at a time, so that appends do not queue behind zeros."""
-
-SPARE_AFTER_SECONDS = 1.5
-"""A generation that begins goes before its spare: clients wait for it, and for others that begin at
-the same moment. Whoever needs the spare sooner does not wait for that."""
 
 _OPEN_FLAGS = os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC
 APPEND_FLAGS = _OPEN_FLAGS | os.O_DSYNC
@@ -66,17 +60,9 @@ class SegmentPool:
         self._bulk = bulk
         self._on_error = on_error
         self._spare_task: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
         self._preparing = asyncio.Lock()
         self._started = False
         self.installing = asyncio.Lock()
-
-    async def ahead(self) -> None:
-        """Makes the spare now, unless it is there: whatever begins next needs no zeros. What fails
-        is told, and tried again when it is needed."""
-        async with self._preparing:
-            if self._spare_size() != self._segment_bytes:
-                await self._make_spare()
 
     async def prepare(self, epoch: int, index: int, state_bytes: int = 0) -> tuple[int, int]:
         """Makes segment `index` of generation `epoch`: (descriptor, capacity in bytes).
@@ -123,8 +109,7 @@ class SegmentPool:
             raise
         self._started = True
         if self._spare_task is None or self._spare_task.done():
-            self._hurry.clear()
-            self._spare_task = asyncio.get_running_loop().create_task(self._make_later())
+            self._spare_task = asyncio.get_running_loop().create_task(self._make_spare())
         return fd, capacity
 
     async def close(self) -> None:
@@ -137,20 +122,20 @@ class SegmentPool:
     async def _spare_done(self) -> None:
         task = self._spare_task
         if task is not None:
-            self._hurry.set()
             await asyncio.shield(task)  # It reports its own failure; a cancelled caller does not
             self._spare_task = None  # take the spare with it.
 
     async def _source(self, state_bytes: int, *, small: bool) -> tuple[Path, int]:
         """A file ready to become a segment, and its size."""
         spare = self._shard / layout.SPARE_NAME
-        if (there := self._spare_size()) == self._segment_bytes:
-            return spare, there
-        if there is not None:
-            try:
-                spare.unlink()  # Of another segment_bytes.
-            except OSError as error:
-                raise explain(error, spare, "remove") from error
+        try:
+            if spare.stat().st_size == self._segment_bytes:
+                return spare, self._segment_bytes
+            spare.unlink()  # Of another segment_bytes.
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise explain(error, spare, "use") from error
         size = self._segment_bytes
         if small or not self._started:
             more = -(-2 * state_bytes // PAGE_BYTES) * PAGE_BYTES
@@ -158,22 +143,6 @@ class SegmentPool:
         path = self._shard / f"first{layout.TEMPORARY_SUFFIX}"
         await self._make(path, size, ZERO_DEPTH_FIRST)
         return path, size
-
-    def _spare_size(self) -> int | None:
-        """None: there is none."""
-        spare = self._shard / layout.SPARE_NAME
-        try:
-            return spare.stat().st_size
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explain(error, spare, "use") from error
-
-    async def _make_later(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SPARE_AFTER_SECONDS):
-                await self._hurry.wait()
-        await self._make_spare()
 
     async def _make_spare(self) -> None:
         temporary = self._shard / f"spare{layout.TEMPORARY_SUFFIX}"

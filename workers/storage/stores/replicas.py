@@ -45,7 +45,6 @@ from barco.workers.storage.stores.restoring import (
     State,
     StateAt,
     StateSource,
-    ended,
     resolve,
 )
 from barco.workers.storage.stores.retention import Policy
@@ -335,11 +334,12 @@ class ReplicaStore(ShardFiles):
             return
         await self._restoring().restore(self.lineage.get(epoch), self._tags(epoch), tail)
 
-    async def state_at(self, epoch: int, slices: range, tail: int | None = None) -> StateAt:
-        """The state behind the last group of a generation that has ended, of these slices. tail:
-        where that is, as long as it is not noted; all up to it is stable here. Raises BarcoError;
-        ValueError: they are not its slices."""
-        generation = ended(self.lineage.get(epoch), tail)
+    async def state_at(self, epoch: int, slices: range) -> StateAt:
+        """The state behind the last group of a generation that is sealed here, of these slices.
+
+        Raises BarcoError; ValueError: they are not its slices.
+        """
+        generation = self.lineage.get(epoch)
         if generation is None or not generation.tail or generation.expired:
             raise NotReadyError(f"the groups of epoch {epoch} are not here")
         return await self._restoring().state_at(generation, self._tags_of(generation), slices)

@@ -7,7 +7,7 @@ ended, behind its last group, for any of its slices; whatever the core has is no
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -71,13 +71,6 @@ class StateSource(Protocol):
         `header_crc`: that group's, if it is known. NotReadyError: nobody gives it, and why.
         """
         ...
-
-
-def ended(generation: Generation | None, tail: int | None) -> Generation | None:
-    """A generation with its end, whether that is noted or to be noted."""
-    if generation is None or generation.sealed:
-        return generation
-    return replace(generation, tail=tail)
 
 
 def resolve(lineage: Lineage, parents: Sequence[tuple[int, int]]) -> State:

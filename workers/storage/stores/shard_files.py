@@ -207,10 +207,6 @@ class ShardFiles:
                     self._on_error(error)
                     await asyncio.sleep(SIDECAR_RETRY_SECONDS)
 
-    async def make_ahead(self) -> None:
-        """A generation is to begin here, one day: nothing is left to be made then but names."""
-        await self._pool.ahead()
-
     def _close_segment(self, index: int) -> None:
         fd = self._fds.pop(index, -1)
         if fd >= 0:

@@ -22,19 +22,16 @@ from barco.model.generation import (
     Ballot,
     Generation,
     Gid,
-    GroupHead,
     Identity,
     Kind,
     Parent,
     Successor,
     genesis,
 )
-from barco.protocol.append_frame import Append
 from barco.protocol.replication import (
     Accept,
     Decided,
     DecidedRecord,
-    Fetch,
     JournalRecord,
     OpenedRecord,
     Ping,
@@ -131,24 +128,6 @@ def test_two_members_teach_a_joiner_which_leads_without_any_of_the_parents_group
     told = len(lab.journal), len(lab.done)
     lab.step(Taught(PARENT, SPLIT, by(0, 1, 2)))
     assert (len(lab.journal), len(lab.done)) == told, "it is told again, and nothing is done"
-
-
-def test_a_group_that_comes_before_its_member_was_told_is_asked_for_then() -> None:
-    """Its leader has told of the generation, and sent its first group, before this one had both
-    words: the next ping that shows it is missing may be far away, and clients wait."""
-
-    def fetches(lab: Lab) -> list[Effect]:
-        done = lab.step(Taught(PARENT, SPLIT, by(0, 2)))
-        return [each for each in done if isinstance(each, Send) and isinstance(each.message, Fetch)]
-
-    assert fetches(Lab(1, MIDDLE)) == [], "it comes by itself"
-    lab, append = Lab(1, MIDDLE), Append(SECOND.gid, SESSION, GroupHead(1, 0, 7, 4096), 0)
-    lab.step(Received(identity(3), SESSION, append))
-    lab.step(Received(identity(3), SESSION, replace(append, gid=Gid(START, Epoch(9)))))
-    assert fetches(lab) == [Send(3, Fetch(SECOND.gid, 1, 1, SESSION))]
-    lab = Lab(1, MIDDLE)
-    lab.step(Received(identity(3), SESSION, replace(append, gid=Gid(MIDDLE, Epoch(4)))))
-    assert fetches(lab) == [], "of another one"
 
 
 def test_what_it_was_taught_is_there_after_a_start() -> None:

@@ -277,34 +277,6 @@ def test_segments_are_whole_before_they_have_a_name(shard, go, engine):
     go(test, engine)
 
 
-def test_what_is_to_come_is_made_ahead(shard, go, engine, monkeypatch):
-    """The first generation of a process that knew of it takes no zeros; nor does one make them
-    while others begin."""
-
-    async def test(bulk):
-        made = []
-        pool = SegmentPool(shard, 4 << 20, bulk, first_bytes=1 << 20)
-        await pool.ahead()
-        spare = (shard / layout.SPARE_NAME).stat()
-        await pool.ahead()
-        assert (shard / layout.SPARE_NAME).stat().st_ino == spare.st_ino, "it is there"
-        bulk.zero = lambda *_: made.append(1)
-        fd, capacity = await pool.prepare(2, 0)
-        os.close(fd)
-        assert capacity == 4 << 20
-        assert os.stat(layout.segment_path(shard, 2, 0)).st_ino == spare.st_ino
-        del bulk.zero
-        await asyncio.sleep(0.2)
-        assert not made and not list(shard.glob("spare*")), "not yet"
-        fd, capacity = await pool.prepare(2, 1)  # Who needs it does not wait for that.
-        os.close(fd)
-        assert capacity == 4 << 20
-        await pool.close()
-
-    monkeypatch.setattr(segment, "SPARE_AFTER_SECONDS", 3600.0)
-    go(test, engine)
-
-
 def test_a_segment_is_never_replaced(shard, go):
     async def test(bulk):
         pool = SegmentPool(shard, 1 << 20, bulk, first_bytes=4096)
@@ -380,7 +352,6 @@ def test_closing_while_a_spare_is_made(shard, go, engine):
         pool = SegmentPool(shard, 64 << 20, bulk, first_bytes=4096)
         fd, _ = await pool.prepare(2, 0)
         os.close(fd)
-        pool._hurry.set()
         await asyncio.sleep(0.005)
         await pool.close()
 
