@@ -13,7 +13,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from barco.client.base.errors import BadAnswerError, TransportError, response_error
-from barco.client.base.loopthread import LoopThread
+from barco.client.base.loopthread import Closing, LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.http1 import Request, Response
@@ -238,7 +238,7 @@ class AsyncAdmin:
         return found
 
 
-class Admin:
+class Admin(Closing):
     """As AsyncAdmin, for threads."""
 
     def __init__(
@@ -377,14 +377,3 @@ class Admin:
         if not self._thread.closed:
             self._thread.run(self._admin.close())
             self._thread.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

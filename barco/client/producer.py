@@ -15,7 +15,7 @@ from typing import Self, Unpack
 
 from barco.client.base.errors import BufferFullError, ClosedError
 from barco.client.base.future import Delivery
-from barco.client.base.loopthread import LoopThread
+from barco.client.base.loopthread import Closing, LoopThread
 from barco.client.base.names import (
     DEFAULT_ENDPOINT,
     Bytes,
@@ -129,7 +129,7 @@ class AsyncProducer:
         await self.close()
 
 
-class Producer:
+class Producer(Closing):
     """Sends events from any thread.
 
         with barco.Producer() as producer:
@@ -235,17 +235,6 @@ class Producer:
                 break
             yield
         raise BufferFullError("no room for another event before the delivery time-out")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def enqueue_many(

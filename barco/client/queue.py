@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 from barco.client.base.errors import BadAnswerError, ClosedError, response_error
-from barco.client.base.loopthread import LoopThread
+from barco.client.base.loopthread import Closing, LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.consuming.enrolment import ANSWER_GRACE_S, CHUNKS_TYPE, PAUSE_FIRST_S, PAUSE_MAX_S
 from barco.client.wire.access import Access, Endpoints
@@ -326,7 +326,7 @@ def _events(error: ConflictError) -> list[str]:
     return named if isinstance(named, list) else []
 
 
-class Queue:
+class Queue(Closing):
     """A queue of one topic, for threads.
 
         with barco.Queue("orders", group="billing") as queue:
@@ -392,14 +392,3 @@ class Queue:
         """Events for ever."""
         while True:
             yield from self.lease(wait_s=WAIT_S_MAX)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

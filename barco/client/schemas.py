@@ -4,13 +4,12 @@ their serializer; the base address is `http://HOST:PORT/registry`.
 
 import json
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 from barco.client.admin import AsyncAdmin, Document
 from barco.client.base.errors import BadAnswerError
-from barco.client.base.loopthread import LoopThread
+from barco.client.base.loopthread import Closing, LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT
 from barco.client.wire.access import Endpoints
 
@@ -70,7 +69,7 @@ def schema_of(text: str, kind: str, references: Sequence[tuple[str, str, int]] =
     return {"schema": text, "schemaType": kind, "references": named}
 
 
-class Schemas:
+class Schemas(Closing):
     """As AsyncSchemas, for threads."""
 
     def __init__(
@@ -104,14 +103,3 @@ class Schemas:
         if not self._thread.closed:
             self._thread.run(self._asked.close())
             self._thread.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "admission/paths.h"
+#include "base/base64.h"
 
 #define NAMED_BYTES_MAX 288u /* base64 of a name of 64 bytes, a colon and the longest token */
 
@@ -28,17 +29,6 @@ static bool is_scheme(const struct http1_slice *value, const char *lower, uint32
         return false;
     *rest = (struct http1_slice){value->p + len + 1, value->len - len - 1};
     return true;
-}
-
-static int base64_digit(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
 /* What NAME:TOKEN in base64 says behind its first colon, to room. 0: that is not what it is. */

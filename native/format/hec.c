@@ -133,13 +133,8 @@ static enum shipped_flaw make_headers(struct reading *r, const struct object *ob
     }
     if (draft.len == 0)
         return SHIPPED_FINE;
-    uint8_t *room = shipped_room(r->shipped, draft.len, &flaw);
-    if (room == NULL)
-        return flaw;
-    memcpy(room, bytes, draft.len);
-    r->headers = room;
     r->headers_len = (uint32_t)draft.len;
-    return SHIPPED_FINE;
+    return shipped_keep(r->shipped, bytes, draft.len, &r->headers);
 }
 
 static enum shipped_flaw find_kind(struct shipped *shipped, const struct json_rest *index,

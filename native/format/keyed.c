@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/json.h"
 #include "base/json_walk.h"
 #include "format/format.h"
@@ -12,17 +13,6 @@
 #define TIME_MAX (INT64_MAX - UINT32_MAX) /* as of a batch */
 #define TIME_DIGITS_MAX 18
 #define LINE_BYTES_MIN 8u /* {"a":1} and its end; with a value it is more */
-
-static int base64_digit(uint8_t c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
 
 /* The bytes that base64 with its padding stands for. How many, or -1. */
 static int64_t write_base64(uint8_t *text, size_t len)

@@ -5,6 +5,7 @@
 
 #include "format/headers.h"
 #include "format/json_draft.h"
+#include "format/labels.h"
 
 #define NANOS_DIGITS_MAX 19
 
@@ -25,7 +26,6 @@ static enum shipped_flaw make_headers(const struct reading *r, const struct mess
     static const char labels[] = "loki-labels", more[] = "loki-metadata";
     const struct header of_stream = {(const uint8_t *)labels, r->labels, sizeof labels - 1,
                                      r->labels_len};
-    enum shipped_flaw flaw;
     if (!headers_add(&draft, &of_stream))
         return SHIPPED_HEADERS;
     if (metadata != NULL) {
@@ -34,13 +34,8 @@ static enum shipped_flaw make_headers(const struct reading *r, const struct mess
         if (!headers_add(&draft, &own))
             return SHIPPED_HEADERS;
     }
-    uint8_t *room = shipped_room(r->shipped, draft.len, &flaw);
-    if (room == NULL)
-        return flaw;
-    memcpy(room, bytes, draft.len);
-    *headers = room;
     *headers_len = (uint32_t)draft.len;
-    return SHIPPED_FINE;
+    return shipped_keep(r->shipped, bytes, draft.len, headers);
 }
 
 /* The labels of the entries that come. */
@@ -49,13 +44,9 @@ static enum shipped_flaw set_labels(struct reading *r, const uint8_t *labels, si
     enum shipped_flaw flaw;
     if (len > HEADERS_BYTES_MAX)
         return SHIPPED_HEADERS;
-    uint8_t *room = shipped_room(r->shipped, len, &flaw);
-    if (room == NULL)
-        return flaw;
-    if (len > 0)
-        memcpy(room, labels, len);
-    r->labels = room;
     r->labels_len = (uint32_t)len;
+    if ((flaw = shipped_keep(r->shipped, labels, len, &r->labels)) != SHIPPED_FINE)
+        return flaw;
     return make_headers(r, NULL, &r->headers, &r->headers_len);
 }
 
@@ -92,20 +83,6 @@ static int64_t read_time(struct message timestamp)
                : (int64_t)(seconds * 1000000 + nanos / 1000);
 }
 
-/* {"name":"value"} of a LabelPair each. */
-static bool write_pair(struct json_draft *draft, struct message pair)
-{
-    struct field name, value;
-    if (!message_find(pair, 1, &name) || !message_find(pair, 2, &value))
-        return false;
-    if (draft->len > 1)
-        JSON_TEXT(draft, ",");
-    json_put_string(draft, name.in);
-    JSON_TEXT(draft, ":");
-    json_put_string(draft, value.in);
-    return true;
-}
-
 static enum shipped_flaw read_entry(struct reading *r, struct message entry)
 {
     uint8_t bytes[HEADERS_BYTES_MAX];
@@ -126,7 +103,7 @@ static enum shipped_flaw read_entry(struct reading *r, struct message entry)
         if (field.number == 2) {
             event->value = field.in.p;
             event->value_len = (uint32_t)message_len(&field.in);
-        } else if (field.number == 3 && !write_pair(&draft, field.in)) {
+        } else if (field.number == 3 && !json_put_label(&draft, field.in)) {
             return SHIPPED_SYNTAX;
         }
     }

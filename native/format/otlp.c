@@ -31,7 +31,6 @@ static enum shipped_flaw set_headers(struct reading *r, const struct json_rest *
     struct headers_draft draft = {.out = bytes};
     const struct json_rest *const texts[] = {resource, scope};
     const char *const names[] = {resource_name, scope_name};
-    enum shipped_flaw flaw;
     r->headers_len = 0;
     r->unfit = SHIPPED_FINE;
     for (int i = 0; i < 2; i++) {
@@ -43,13 +42,8 @@ static enum shipped_flaw set_headers(struct reading *r, const struct json_rest *
     }
     if (r->unfit != SHIPPED_FINE || draft.len == 0)
         return SHIPPED_FINE;
-    uint8_t *room = shipped_room(r->shipped, draft.len, &flaw);
-    if (room == NULL)
-        return flaw;
-    memcpy(room, bytes, draft.len);
-    r->headers = room;
     r->headers_len = (uint32_t)draft.len;
-    return SHIPPED_FINE;
+    return shipped_keep(r->shipped, bytes, draft.len, &r->headers);
 }
 
 static enum shipped_flaw take_record(struct reading *r, const uint8_t *value, size_t len,
@@ -89,7 +83,7 @@ static enum shipped_flaw write_told(struct reading *r, const struct field *field
     write(&draft, field->in);
     if (draft.is_malformed)
         return SHIPPED_SYNTAX;
-    uint8_t *room = shipped_room(r->shipped, draft.len, &flaw);
+    uint8_t *room = shipped_room(r->shipped, draft.len, &flaw); /* json_rest may be written to */
     if (room == NULL)
         return flaw;
     memcpy(room, draft.out, draft.len);
@@ -108,10 +102,9 @@ static enum shipped_flaw read_record(struct reading *r, struct message record)
         return SHIPPED_SYNTAX;
     if (draft.is_full)
         return take_record(r, NULL, 0, 0, SHIPPED_EVENT_TOO_LARGE);
-    uint8_t *room = shipped_room(r->shipped, draft.len, &flaw);
-    if (room == NULL)
+    const uint8_t *room;
+    if ((flaw = shipped_keep(r->shipped, draft.out, draft.len, &room)) != SHIPPED_FINE)
         return flaw;
-    memcpy(room, draft.out, draft.len);
     return take_record(r, room, draft.len, nanos, SHIPPED_FINE);
 }
 

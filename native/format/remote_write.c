@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "format/json_draft.h"
+#include "format/labels.h"
 
 #define SAMPLE_OWN_BYTES 128u /* of a sample's JSON, beside its labels */
 
@@ -14,43 +15,25 @@ struct series {
     uint32_t labels_len;
 };
 
-static bool write_label(struct json_draft *draft, struct message label)
-{
-    struct field name, value;
-    if (!message_find(label, 1, &name) || !message_find(label, 2, &value))
-        return false;
-    if (draft->len > 1)
-        JSON_TEXT(draft, ",");
-    json_put_string(draft, name.in);
-    JSON_TEXT(draft, ":");
-    json_put_string(draft, value.in);
-    return true;
-}
-
 static enum shipped_flaw read_labels(struct shipped *shipped, struct message message,
                                      struct series *series)
 {
     uint8_t bytes[SHIPPED_KEY_MAX];
     struct json_draft draft = {.out = bytes, .cap = sizeof bytes};
-    enum shipped_flaw flaw;
     struct field field;
     int more;
     JSON_TEXT(&draft, "{");
     while ((more = message_next(&message, &field)) > 0) {
         if (field.number == 4)
             return SHIPPED_OP;
-        if (field.number == 1 && field.type == WIRE_BYTES && !write_label(&draft, field.in))
+        if (field.number == 1 && field.type == WIRE_BYTES && !json_put_label(&draft, field.in))
             return SHIPPED_SYNTAX;
     }
     JSON_TEXT(&draft, "}");
     if (more < 0 || draft.is_full)
         return more < 0 ? SHIPPED_SYNTAX : SHIPPED_KEY;
-    uint8_t *room = shipped_room(shipped, draft.len, &flaw);
-    if (room == NULL)
-        return flaw;
-    memcpy(room, bytes, draft.len);
-    *series = (struct series){room, (uint32_t)draft.len};
-    return SHIPPED_FINE;
+    series->labels_len = (uint32_t)draft.len;
+    return shipped_keep(shipped, bytes, draft.len, &series->labels);
 }
 
 /* The event of a sample: its milliseconds, and the bits of its value. */

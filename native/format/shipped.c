@@ -122,6 +122,17 @@ uint8_t *shipped_room(struct shipped *shipped, size_t bytes, enum shipped_flaw *
     return room->bytes + room->used - bytes;
 }
 
+enum shipped_flaw shipped_keep(struct shipped *shipped, const uint8_t *bytes, size_t len,
+                               const uint8_t **out)
+{
+    enum shipped_flaw flaw;
+    uint8_t *room = shipped_room(shipped, len, &flaw);
+    if (room != NULL && len > 0)
+        memcpy(room, bytes, len);
+    *out = room;
+    return flaw;
+}
+
 enum shipped_flaw shipped_text(struct shipped *shipped, const struct json_rest *text,
                                const uint8_t **out, uint32_t *len)
 {

@@ -80,6 +80,9 @@ enum shipped_flaw shipped_kind(struct shipped *shipped, const struct shipped_kin
                                uint32_t *number);
 /* Room that stays where it is until all is freed; NULL: *flaw says why. */
 uint8_t *shipped_room(struct shipped *shipped, size_t bytes, enum shipped_flaw *flaw);
+/* The same bytes in such room: *out. */
+enum shipped_flaw shipped_keep(struct shipped *shipped, const uint8_t *bytes, size_t len,
+                               const uint8_t **out);
 /* A JSON string's characters, from between its quotes: where they are, or written out to room. */
 enum shipped_flaw shipped_text(struct shipped *shipped, const struct json_rest *text,
                                const uint8_t **out, uint32_t *len);

@@ -2,10 +2,7 @@
 #include "format/otlp.h"
 #include "format/otlp_json.h"
 
-#include "codec_testing.h"
-
-#define NOW 1700000000000000
-#define EVENT_MAX 600u
+#include "shipped_testing.h"
 
 /* ---- messages, as another program writes them ---- */
 
@@ -92,28 +89,6 @@ static struct made request_of(const struct made *records, int count)
 }
 
 /* ---- what is read ---- */
-
-struct result {
-    uint8_t *bytes;
-    struct shipped s;
-    enum shipped_flaw flaw;
-};
-
-typedef enum shipped_flaw (*reader)(struct shipped *, const uint8_t *, size_t);
-
-static struct result read_bytes(reader read, const void *bytes, size_t len)
-{
-    struct result r = {.bytes = exact_copy(bytes, len)};
-    r.s.limits = (struct shipped_limits){EVENT_MAX, 10000, NOW - 1000000000, NOW + 1000000000};
-    r.flaw = read(&r.s, r.bytes, len);
-    return r;
-}
-
-static void result_free(struct result *r)
-{
-    shipped_free(&r->s);
-    free(r->bytes);
-}
 
 static void is_value(const struct result *r, uint32_t at, const char *text)
 {

@@ -1,8 +1,6 @@
 """Any broker will do: a consumer that asks one of three gets what all of them lead."""
 
 import json
-import os
-import secrets
 import sys
 import time
 import urllib.error
@@ -19,6 +17,7 @@ import barco
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from cluster import LocalCluster
+from joining import three
 
 SECONDS = 90.0
 """Generous: it only ends what has failed."""
@@ -26,19 +25,7 @@ SECONDS = 90.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Three brokers, on addresses that nobody else has."""
-    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
-    hosts = tuple(f"{net}.{number + 1}" for number in range(3))
-    found = LocalCluster(tmp_path, hosts=hosts, tied=True)
-    found.write()
-    try:
-        for ordinal in range(3):
-            found.start(ordinal)
-        found.wait_ready()
-        yield found
-    finally:
-        for ordinal in range(3):
-            found.kill(ordinal)
+    yield from three(tmp_path)
 
 
 class Curl:
@@ -147,12 +134,14 @@ def test_one_that_asks_each_broker_gets_nothing_twice(cluster: LocalCluster) -> 
         while not consumer.headers or "barco-unavailable-slices" in consumer.headers:
             got.update(consumer.poll("&waitMs=100&scope=broker"))
             assert time.monotonic() < deadline
-    produce(cluster, 90)
+    written = 90
     while len(got) < 180:
         assert time.monotonic() < deadline, f"{len(got)} have come"
+        if written < 180:  # A few at a time: who is silent for 10 s asks no broker itself any more.
+            produce(cluster, written, 10)
+            written += 10
         for consumer in consumers:
-            found = consumer.poll("&waitMs=0")
-            got.update(found)
+            got.update(consumer.poll("&waitMs=0"))
     assert set(got.values()) == {1}
 
 

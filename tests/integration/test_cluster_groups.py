@@ -1,8 +1,6 @@
 """A group in a cluster of three real brokers: registered at one, known to all, through a crash."""
 
 import json
-import os
-import secrets
 import sys
 import time
 import urllib.error
@@ -19,6 +17,7 @@ from barco.errors import BarcoError, NotFoundError
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from cluster import LocalCluster
+from joining import three
 
 SECONDS = 90.0
 """Generous: it only ends what has failed."""
@@ -26,22 +25,7 @@ SECONDS = 90.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Three brokers, on addresses that nobody else has."""
-    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
-    found = LocalCluster(
-        tmp_path,
-        hosts=tuple(f"{net}.{number + 1}" for number in range(3)),
-        tied=True,
-    )
-    found.write()
-    try:
-        for ordinal in range(3):
-            found.start(ordinal)
-        found.wait_ready()
-        yield found
-    finally:
-        for ordinal in range(3):
-            found.kill(ordinal)
+    yield from three(tmp_path)
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -1,8 +1,6 @@
 """Delayed events in a ring of three real brokers, through kills of those who lead."""
 
 import json
-import os
-import secrets
 import sys
 import time
 import urllib.error
@@ -19,6 +17,7 @@ from barco.errors import BarcoError
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from cluster import LocalCluster
+from joining import three
 
 SECONDS = 120.0
 """Generous: it only ends what has failed."""
@@ -30,19 +29,7 @@ LATE_MS = 9_000
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Three brokers, on addresses that nobody else has."""
-    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
-    hosts = tuple(f"{net}.{number + 1}" for number in range(3))
-    found = LocalCluster(tmp_path, hosts=hosts, tied=True)
-    found.write()
-    try:
-        for ordinal in range(3):
-            found.start(ordinal)
-        found.wait_ready()
-        yield found
-    finally:
-        for ordinal in range(3):
-            found.kill(ordinal)
+    yield from three(tmp_path)
 
 
 def send(endpoint: str, number: int, fields: dict[str, str]) -> tuple[int, Any]:

@@ -1,7 +1,5 @@
 """A queue in a ring of three real brokers: at any of them, and through crashes."""
 
-import os
-import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ import barco
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from cluster import LocalCluster
+from joining import three
 from queue_workers import SECONDS, Workers
 
 EVENTS = 1200
@@ -22,19 +21,7 @@ CRASHES = 3
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Three brokers, on addresses that nobody else has."""
-    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
-    hosts = tuple(f"{net}.{number + 1}" for number in range(3))
-    found = LocalCluster(tmp_path, hosts=hosts, tied=True)
-    found.write()
-    try:
-        for ordinal in range(3):
-            found.start(ordinal)
-        found.wait_ready()
-        yield found
-    finally:
-        for ordinal in range(3):
-            found.kill(ordinal)
+    yield from three(tmp_path)
 
 
 def crash(cluster: LocalCluster, workers: Workers) -> None:

@@ -1,7 +1,5 @@
 """Consumers that are told of their slices, at three real brokers, while others come and go."""
 
-import os
-import secrets
 import sys
 import threading
 import time
@@ -16,6 +14,7 @@ import barco
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from cluster import LocalCluster
+from joining import three
 
 SECONDS = 120.0
 """Generous: it only ends what has failed."""
@@ -23,19 +22,7 @@ SECONDS = 120.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Three brokers, on addresses that nobody else has."""
-    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
-    hosts = tuple(f"{net}.{number + 1}" for number in range(3))
-    found = LocalCluster(tmp_path, hosts=hosts, tied=True)
-    found.write()
-    try:
-        for ordinal in range(3):
-            found.start(ordinal)
-        found.wait_ready()
-        yield found
-    finally:
-        for ordinal in range(3):
-            found.kill(ordinal)
+    yield from three(tmp_path)
 
 
 class Watch:

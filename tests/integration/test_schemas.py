@@ -115,6 +115,14 @@ def test_json_and_protobuf(broker: RunningBroker) -> None:
     assert kept["schemaType"] == "PROTOBUF" and base64.b64decode(kept["schema"])
 
 
+def test_a_schema_may_be_large(broker: RunningBroker) -> None:
+    """As large as docs/schemas.md says, over HTTP as well."""
+    fields = [{"name": f"f{n}", "type": "long", "doc": "d" * 900} for n in range(210)]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    assert len(json.dumps(schema)) > 190 * 1024
+    assert client(broker).register_schema("large-value", avro(schema)) == 1
+
+
 def test_what_was_answered_is_there_after_a_kill(broker: RunningBroker) -> None:
     registry = client(broker)
     for number in range(20):

@@ -1,8 +1,6 @@
 """The registry in a ring of three: asked everywhere, one answer; and no id twice, whoever dies."""
 
 import json
-import os
-import secrets
 import sys
 import threading
 import time
@@ -19,6 +17,7 @@ import barco
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from cluster import LocalCluster
+from joining import three
 
 NOT_NOW = (SchemaRegistryError, TransportError)
 
@@ -28,18 +27,7 @@ SECONDS = 90.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Three brokers, on addresses that nobody else has."""
-    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
-    found = LocalCluster(tmp_path, hosts=tuple(f"{net}.{n + 1}" for n in range(3)), tied=True)
-    found.write()
-    try:
-        for ordinal in range(3):
-            found.start(ordinal)
-        until(lambda: all(ready(found, ordinal) for ordinal in range(3)))
-        yield found
-    finally:
-        for ordinal in range(3):
-            found.kill(ordinal)
+    yield from three(tmp_path)
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -95,6 +83,7 @@ class Registering(threading.Thread):
 
 
 def test_no_id_twice_when_its_keeper_is_killed(cluster: LocalCluster) -> None:
+    until(lambda: all(ready(cluster, ordinal) for ordinal in range(3)))
     victim = keeper(cluster, 1)
     others = tuple(each for each in range(3) if each != victim)
     threads = [

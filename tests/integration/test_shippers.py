@@ -102,6 +102,20 @@ def test_bulk_that_is_none_stores_nothing(pair: RunningBroker) -> None:
     assert pair.request("GET", "/v1/topics").json["topics"] == []
 
 
+def test_a_name_that_no_topic_can_have_is_not_told_of_each_document(pair: RunningBroker) -> None:
+    body = b'{"delete":{}}\n' * 1000
+    answer = send(pair, f"/elastic/{'a' * 4000}/_bulk", body, Content_Type=NDJSON)
+    assert answer.status == 400 and len(answer.body) < 8000
+    answer = send(pair, "/elastic/t/_bulk", body, Content_Type=NDJSON)
+    assert answer.status == 200 and len(answer.json["items"]) == 1000
+
+
+def test_an_event_may_be_as_large_as_a_request(start_broker: Callable[..., RunningBroker]) -> None:
+    broker = start_broker(limits_event_bytes_max=MIB, limits_request_bytes_max=MIB)
+    assert send(broker, HEC, b'{"event":1}').status == 200
+    assert values(broker, "main") == [1]
+
+
 def test_a_large_bulk_is_stored_once_and_packed(pair: RunningBroker) -> None:
     """Of many keys, so that each slice of both workers has a share of it."""
     items = [({"create": {"_id": f"k{n}"}}, {"n": n, "text": "x" * 20}) for n in range(30_000)]
@@ -466,3 +480,20 @@ def test_a_user_whose_topics_are_counted_makes_none(closed: RunningBroker) -> No
                 break
             body = bulk(({"index": {"_index": f"logs.{time.monotonic_ns()}"}}, {}))
             assert time.monotonic() < deadline, answer
+
+
+def test_what_little_becomes_is_charged_to_who_sent_it(closed: RunningBroker) -> None:
+    """Labels are stored with each of their samples: of 8 KiB come some 600."""
+    with barco.Admin(f"127.0.0.1:{closed.port()}", token="root-token") as root:
+        root.set_user("ship", bytes_per_second=50_000)
+    label = message(1, message(1, b"name") + message(2, b"v" * 1000))
+    now = time.time_ns() // 10**6
+    body = snappy(message(1, label + message(2, b"\x10" + varint(now)) * 300))
+    assert len(body) < 10_000
+    headers = PROTOBUF | {"Authorization": "Bearer ship-token"}
+    told: list[int] = []
+    while 429 not in told and len(told) < 60:
+        answer = send(closed, "/api/v1/write", body, {"topic": "logs.m"}, **headers)
+        told.append(answer.status)
+        time.sleep(0.5)  # As fast as 8 KiB twice a second may be sent.
+    assert set(told) <= {204, 429} and told[-1] == 429, "it is the events that are charged"

@@ -2,8 +2,6 @@
 
 import http.client
 import json
-import os
-import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ import barco
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from cluster import LocalCluster
+from joining import three
 
 SECONDS = 90.0
 """Generous: it only ends what has failed."""
@@ -24,18 +23,7 @@ ITEMS = 200
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Three brokers, on addresses that nobody else has."""
-    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
-    hosts = tuple(f"{net}.{number + 1}" for number in range(3))
-    found = LocalCluster(tmp_path, hosts=hosts, tied=True)
-    found.write()
-    try:
-        for ordinal in range(3):
-            found.start(ordinal)
-        yield found
-    finally:
-        for ordinal in range(3):
-            found.kill(ordinal)
+    yield from three(tmp_path)
 
 
 def bulk(cluster: LocalCluster, ordinal: int, first: int) -> int:

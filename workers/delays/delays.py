@@ -138,11 +138,13 @@ class Delays:
                 stream.cancelled.add(key[1])
 
     async def topic_deleted(self, topic: str) -> None:
-        """What waits for it is not delivered."""
-        for name, stream in self._streams.items():
-            if name[0] == topic:
-                stream.drop()
-                self._kick(stream)
+        """What waits for it is not delivered, durably. BarcoError: some of it may be."""
+        if self.epoch:
+            self._look()
+        for stream in [each for name, each in self._streams.items() if name[0] == topic]:
+            async with stream.lock:
+                await stream.drop()
+            self._kick(stream)
 
     def operations(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
         """By the names that frames carry."""

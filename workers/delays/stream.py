@@ -94,7 +94,6 @@ class DelayedStream:
         self.lost = False
         """Nobody knows what the log has of it: the next leader does."""
         self._since_least = 0
-        self._drop_to = 0
 
     # --- Steps --------------------------------------------------------------------------------
 
@@ -102,8 +101,6 @@ class DelayedStream:
         """Do what there is to be done now, or some of it; when to come again, by the wall clock:
         None: when there is more of it. BarcoError: it did not work."""
         shared, mark = self._shared, self.mark
-        if self._drop_to > mark.least:
-            await self._drop()
         await self._scan(self.end if mark.turn is None else min(self.end, mark.turn.end))
         most = shared.near_max()
         await self.index.fill(most)
@@ -128,15 +125,29 @@ class DelayedStream:
             return now
         return first[0]  # Begun by a leader whose clock was ahead of this one's.
 
-    def drop(self) -> None:
-        """The topic was deleted: what waits now is not delivered, from the next step on."""
-        self._drop_to = self.end
-
-    async def _drop(self) -> None:
-        self.mark.drop(self._drop_to)
-        self.seen = self.mark.end
-        self.index = DueIndex(self._times, self.mark.from_on)
-        await self._append([])
+    async def drop(self) -> None:
+        """Nothing of what waits now is delivered any more: that is on disk when this returns. A
+        BarcoError: it is delivered, unless the outcome is not known."""
+        mark = self.mark
+        if self.lost:
+            raise NotReadyError("What was written last is not known: ask again.")
+        if self.end <= mark.least:
+            return
+        before = mark.least, mark.end, mark.turn
+        mark.drop(self.end)
+        try:
+            await self._append([])
+        except OutcomeUnknownError:
+            self.lost = True
+            raise
+        except BaseException:
+            mark.least, mark.end, mark.turn = before
+            raise
+        self.seen = mark.end
+        self.index = DueIndex(self._times, mark.from_on)
+        for offset in sorted(self.cancelled):
+            self.forget(offset)
+        self.cancelled.clear()
 
     async def _scan(self, stop: int) -> None:
         """Look at what has come, until there: not beyond the end of the open turn."""

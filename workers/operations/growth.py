@@ -116,12 +116,14 @@ class Growth:
         before = self._posted
         if before is not None and before[0] == gid and now - before[1] < AGAIN_SECONDS:
             return None
+        shut = asyncio.get_running_loop().time()
         if self._hush is not None:
             await self._hush()
             if step != self.step(target):
                 return None
         self._posted = (gid, now)
-        log.info("a step to target %d: %s", target.version, step)
+        shut = asyncio.get_running_loop().time() - shut
+        log.info("a step to target %d: %s, shut for %.3f s", target.version, step, shut)
         self._driver.post(event)
         return step
 

@@ -161,7 +161,8 @@ class ShardService:
         self.schemas = self._make_schemas()
         self.queues, self.groups, self._beyond = self._make_queues()
         self.delays = Delays(reactor, reads=self.reads, appends=self.appends, wall_us=wall_us)
-        self.topics.on_deleted = self._topic_deleted
+        self.topics.on_deleting = self.delays.topic_deleted
+        self.topics.on_deleted = self.staging.topic_deleted
         self.membership.on_change = self.consumption.membership_changed
         self._operations = self._named()
 
@@ -258,10 +259,6 @@ class ShardService:
         self.staging.open(self.topics.deleted())
         self.notes.open()
         self.schemas.open()
-
-    async def _topic_deleted(self, topic: str) -> None:
-        await self.staging.topic_deleted(topic)
-        await self.delays.topic_deleted(topic)
 
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""

@@ -397,6 +397,10 @@ class Driver:
     def _persist(self, effect: fx.Persist, group: bytearray | None) -> None:
         assert effect.serial > 0, "serials begin with 1"
         self._journal.add(effect)
+        for record in effect.records:
+            if isinstance(record, r.DecidedRecord):
+                gid, tail = record.gid, record.value.tail
+                log.info("epoch %d of shard %d ends with group %d", gid.epoch, gid.token, tail)
 
     def _append_foreign(self, effect: fx.AppendForeign, group: bytearray | None) -> None:
         assert group is not None, "the machine asks for the group of this step"
@@ -422,6 +426,7 @@ class Driver:
         if self._role.opened(generation):
             assert self.logs.current == generation.gid
             assert self.leading and self.generation == generation
+            log.info("epoch %d of shard %d begins", generation.gid.epoch, self._token)
             self._on_lead(generation)
 
     def _follow(self, effect: fx.Follow, group: bytearray | None) -> None:

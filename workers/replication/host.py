@@ -427,6 +427,7 @@ class ReplicaHost:
         await self._turns.until(lambda: core.log_state()["committed"] >= 1 or not goes_on())
         if not goes_on() or core.log_state()["committed"] < 1:
             return  # Both may come in one turn: what has ended is opened by nobody.
+        log.info("epoch %d of shard %d is open", epoch, generation.gid.token)
         self._service.open(epoch)
         self._opened()
         self._tell(generation)

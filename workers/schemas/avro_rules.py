@@ -20,7 +20,6 @@ WIDER = {
 }
 """What is written as the one may be read as the others."""
 
-MESSAGES_MAX = 16
 
 NAMED = frozenset(("record", "error", "enum", "fixed"))
 
@@ -115,7 +114,7 @@ def unreadable(reader: Type, writer: Type) -> list[str]:
 
     422: they are too large to be compared.
     """
-    return _Comparison().found(reader, writer, "")[:MESSAGES_MAX]
+    return _Comparison().found(reader, writer, "")[: words.MESSAGES_MAX]
 
 
 class _Comparison:
@@ -138,7 +137,7 @@ class _Comparison:
             raise words.invalid("The schemas are too large to be compared")
         before = len(self._fine)
         self._fine[pair] = None
-        wrong = list(islice(self._looked(reader, writer, at), MESSAGES_MAX))
+        wrong = list(islice(self._looked(reader, writer, at), words.MESSAGES_MAX))
         if wrong:
             while len(self._fine) > before:
                 self._fine.popitem()

@@ -12,8 +12,6 @@ from typing import Any
 
 from barco.workers.schemas import json_kind, words
 
-MESSAGES_MAX = 16
-
 _SAYS_NOTHING = frozenset(
     ("$schema", "$id", "id", "$comment", "$defs", "definitions", "$anchor", "title", "description")
     + ("default", "examples", "readOnly", "writeOnly", "deprecated")
@@ -45,7 +43,7 @@ def refused(reader: Root, writer: Root) -> list[str]:
 
     422: they are too large to be compared.
     """
-    return _Comparison(reader, writer).found(reader.schema, writer.schema, "")[:MESSAGES_MAX]
+    return _Comparison(reader, writer).found(reader.schema, writer.schema, "")[: words.MESSAGES_MAX]
 
 
 class _Comparison:
@@ -71,7 +69,7 @@ class _Comparison:
         pair = (id(new), id(old))
         self._open.add(pair)
         try:
-            return list(islice(self._looked(new, old, at), MESSAGES_MAX))
+            return list(islice(self._looked(new, old, at), words.MESSAGES_MAX))
         finally:
             self._open.discard(pair)
 

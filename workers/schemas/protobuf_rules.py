@@ -10,7 +10,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
-MESSAGES_MAX = 16
+from barco.workers.schemas import words
 
 _ALIKE = (
     frozenset(("INT32", "INT64", "UINT32", "UINT64", "BOOL", "ENUM")),
@@ -33,13 +33,13 @@ def descriptor(text: str) -> Any | None:
 
 def unreadable(reader: Any, writer: Any) -> list[str]:
     """What stands against reading with the one what was written with the other; empty: nothing."""
-    return list(islice(_messages(reader.message_type, writer.message_type, ""), MESSAGES_MAX))
+    return list(islice(_messages(reader.message_type, writer.message_type, ""), words.MESSAGES_MAX))
 
 
 def _messages(readers: Any, writers: Any, at: str) -> Iterator[str]:
     named = {each.name: each for each in readers}
     for writer in {each.name: each for each in writers}.values():
-        below = f"{at}/{writer.name}"
+        below = words.below(at, writer.name)
         if writer.name not in named:
             yield f"{below}: there is no such message any more"
             continue
@@ -52,7 +52,7 @@ def _messages(readers: Any, writers: Any, at: str) -> Iterator[str]:
 def _fields(reader: Any, writer: Any, at: str) -> Iterator[str]:
     written = {each.number: each for each in writer.field}
     for field in reader.field:
-        below, there = f"{at}/{field.name}", written.get(field.number)
+        below, there = words.below(at, field.name), written.get(field.number)
         if field.label == field.LABEL_REQUIRED and (
             there is None or there.label != field.LABEL_REQUIRED
         ):
@@ -83,7 +83,7 @@ def _choices(reader: Any, writer: Any, at: str) -> Iterator[str]:
         inside = chosen.get(index, [])
         choices = [before[number] for number in inside]
         if len(inside) > 1 and (None in choices or len(set(choices)) > 1):
-            yield f"{at}/{choice.name}: fields that were not of one choice are in it"
+            yield f"{words.below(at, choice.name)}: fields that were not of one choice are in it"
 
 
 def _choice(field: Any) -> int | None:

@@ -34,6 +34,9 @@ REFERENCE_NAME_BYTES_MAX = 512
 NESTING_MAX = 64
 """Of JSON in a schema's text: parsers and comparers call themselves for each."""
 
+MESSAGES_MAX = 16
+"""Why a schema may not follow another one: more are not looked for."""
+
 COMPARED_MAX = 200_000
 """Pairs of types of two schemas that are compared: a second of Python, about."""
 

@@ -113,6 +113,9 @@ class TopicRegistry:
         self.slices = slices
         """Of the shard. Settings are written in the first one."""
         self._records: dict[str, TopicRecord] = {}
+        self.on_deleting: Callable[[str], Awaitable[None]] | None = None
+        """Waited for before a deletion is in the log: were it behind it, who leads next after a
+        crash in between would know of the one and not of the other."""
         self.on_deleted: Callable[[str], Awaitable[None]] | None = None
         """Told once the deletion is in the log."""
         self._digest = 0
@@ -248,6 +251,10 @@ class TopicRegistry:
             raise TooManyRequestsError(
                 f"The broker has {limits.TOPICS_MAX} topics with settings, which is its limit."
             )
+        if record.deleted and self.on_deleting is not None:
+            await self.on_deleting(record.topic)
+            if (now := self._records.get(record.topic)) is not None and now.stamp >= record.stamp:
+                return  # Somebody else was faster.
         stored = record.to_dict() | {"ends": record.ends}
         if record.deleted:
             stored["ends"] = {

@@ -3,13 +3,34 @@
 import asyncio
 import concurrent.futures
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from barco.client.base import forks
 from barco.client.base.errors import ClosedError
 
 T = TypeVar("T")
+
+
+class Closing(ABC):
+    """A synchronous client that a `with` statement closes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Idempotent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 class LoopThread:

@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import pytest
 from reference.core import chunk_encode
-from twin import MemoryLog, MemoryReactor, run
+from twin import Broker, MemoryLog, MemoryReactor, run
 
 from barco import _native
 from barco.errors import BarcoError, BusyError, NotFoundError
@@ -223,13 +223,43 @@ async def test_a_topic_that_was_deleted_takes_what_waits_along() -> None:
     world = World(random.Random(1))
     world.wait([1500, 1600])
     await world.steps(3)
-    world.stream.drop()
-    await world.steps(3)
-    world.wait([1700])
+    await world.stream.drop()
+    world.wait([1700])  # And whoever leads now is killed at once.
     world.begin()
     world.now = 9999
     await world.steps(10)
     assert world.delivered() == [b"1700-2"]
+
+
+@run
+async def test_what_could_not_be_dropped_is_delivered() -> None:
+    """The deletion was refused, so the topic is there, and all that is asked for it: also where
+    another one leads once the mark was written again."""
+    world = World(random.Random(1))
+    world.wait([1500, 1900])
+    await world.steps(3)
+    world.fail_status = 503
+    with pytest.raises(BarcoError):
+        await world.stream.drop()
+    world.fail_status = 0
+    world.now = 1600
+    await world.steps(10)
+    world.begin()
+    world.now = 9999
+    await world.steps(10)
+    assert world.delivered() == [b"1500-0", b"1900-1"]
+
+
+@run
+async def test_what_was_cancelled_goes_with_what_waits() -> None:
+    world = World(random.Random(1))
+    world.wait([1500, 1600])
+    await world.steps(3)
+    await world.stream.cancel(1, 1)
+    await world.stream.drop()
+    await asyncio.sleep(0.01)
+    assert not world.stream.cancelled
+    assert [value for key, value in world.compacted(DELAYS) if key[:1] == b"\0"] == [b""]
 
 
 @run
@@ -317,6 +347,30 @@ async def test_what_was_known_by_block_only_is_missed_too(caplog: pytest.LogCapt
     assert world.figures.lost >= 3 + 2 and "were removed before" in caplog.text
 
 
+@run
+async def test_few_chunks_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what has been read once is delivered: it is not read again for each append."""
+    world = World(random.Random(1))
+    for _ in range(60):
+        world.wait([1500])
+    await world.steps(3)
+    size = len(world.chunks[WAITING, SLICE][0])
+    monkeypatch.setattr(stream_module, "CHUNKS_AT_ONCE", 4 * size)
+    held: list[int] = []
+    chunks = DelayedStream._chunks
+
+    async def counted(self: DelayedStream, offsets: Sequence[int]) -> Any:
+        found = await chunks(self, offsets)
+        held.append(0 if found is None else sum(map(len, found.values())))
+        return found
+
+    monkeypatch.setattr(DelayedStream, "_chunks", counted)
+    world.now = 9999
+    await world.steps(40)
+    assert sorted(world.delivered()) == sorted(b"1500-%d" % n for n in range(60))
+    assert 0 < max(held) <= 4 * size
+
+
 def test_a_mark_is_read_as_it_was_written() -> None:
     name = ("topic.x", 5)
     mark = DelayMark(3, 100, 7, Turn(200, 20, (150, 12)))
@@ -360,3 +414,63 @@ async def test_the_scheduler_comes_when_something_is_due() -> None:
     delays.look()
     await asyncio.sleep(0.05)
     assert world.ends[TOPIC, 3] == 2, "another one leads"
+
+
+@run
+async def test_an_event_that_comes_within_a_step_is_looked_at_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The step has seen nothing but one of tomorrow, and would come again in half a minute."""
+    world, gate = World(random.Random(1)), asyncio.Event()
+    world.due |= {b"a": 86_400_000_000, b"b": 1}
+    appends = Appends(world)
+    world.upcalls = lambda upcall: appends.appended(upcall[1], upcall[2], upcall[5])
+    reads = Reads(world, MemoryLog(world))
+    delays = Delays(world, reads=reads, appends=appends, wall_us=lambda: world.now)
+    step = DelayedStream.step
+
+    async def slow(self: DelayedStream) -> int | None:
+        found = await step(self)
+        await gate.wait()
+        return found
+
+    monkeypatch.setattr(DelayedStream, "step", slow)
+    delays.open(1)
+    world.now = 10_000_000
+    world.produce(WAITING, 3, [b"a"], None, [world.now + world.due[b"a"]])
+    delays.look()
+    await asyncio.sleep(0.01)
+    world.produce(WAITING, 3, [b"b"], None, [world.now - 1])
+    delays.look()
+    gate.set()
+    for _ in range(200):
+        if delays.figures.delivered:
+            break
+        await asyncio.sleep(0.01)
+    assert delays.figures.delivered == 1
+    delays.close()
+
+
+@run
+async def test_a_deletion_waits_for_what_waits() -> None:
+    """What was delayed is dropped before the deletion is in the log; where that fails the topic is
+    not deleted, and the call can be repeated."""
+    broker = Broker()
+    broker.produce("t", 0, b"1")
+    service = broker.services[0]
+    assert service is not None
+    order: list[str] = []
+
+    async def refused(topic: str) -> None:
+        raise BusyError("not now")
+
+    async def dropped(topic: str) -> None:
+        order.append(f"dropped with {len(service.topics.deleted())} deleted")
+
+    service.topics.on_deleting = refused
+    answer = await broker.request("DELETE", "/v1/topics/t", worker=0)
+    assert answer.status == 504, "the other worker has deleted its part"
+    assert not service.topics.deleted()
+    service.topics.on_deleting = dropped
+    answer = await broker.request("DELETE", "/v1/topics/t", worker=0)
+    assert answer.status == 204 and order == ["dropped with 0 deleted"]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from barco.errors import UnprocessableError
+from barco.workers.schemas.json_kind import PATTERNS_MAX, validator
 from barco.workers.schemas.json_rules import Root, refused
 
 
@@ -112,3 +113,14 @@ def test_a_reference_to_nothing_or_to_itself() -> None:
     for wrong in ({"$ref": "#/nowhere"}, {"$ref": "#"}):
         with pytest.raises(UnprocessableError):
             found(wrong, TEXT)
+
+
+def test_patterns_are_few_and_small() -> None:
+    """They are compiled at once, and nobody else's turn comes meanwhile."""
+    many = {f"a{n}": {"type": "string", "pattern": f"x{n}"} for n in range(PATTERNS_MAX + 1)}
+    with pytest.raises(ValueError, match="patterns"):
+        validator(open_(**many), {})
+    many.popitem()
+    assert validator(open_(**many), {}).is_valid({"a0": "x0"})
+    with pytest.raises(ValueError):
+        validator({"type": "string", "pattern": r"\p{L}{90}"}, {})

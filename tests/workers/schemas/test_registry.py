@@ -168,3 +168,12 @@ def test_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert logged.register("a", draft("y" * 300)) == (1, 2)
     monkeypatch.setattr(words, "VERSIONS_MAX", 1)
     refusal(413, logged.registry.register, "b", draft("y" * 300), 0)
+    monkeypatch.undo()
+    monkeypatch.setattr(words, "VERSIONS_OF_ONE_MAX", 1)
+    refusal(413, logged.registry.register, "a", draft("z"), 0)
+    assert logged.register("b", draft("z"))[0] == 1
+    monkeypatch.setattr(words, "SETTINGS_MAX", 1)
+    logged.write(logged.registry.set(Setting("a", words.NONE)))
+    refusal(413, logged.registry.set, Setting("b", words.NONE))
+    logged.write(logged.registry.set(Setting("a", words.FULL)))  # Instead of one that there is.
+    logged.write(logged.registry.set(Setting("a")))

@@ -19,7 +19,8 @@ _FIELDS = ("topic", "token", "slice", "cursor", "offset")
 COMMIT_POSITIONS_MAX = 10_000
 """In one commit: a consumer that has every slice names each."""
 
-_COMMIT_SECONDS_MAX = 10.0
+_SECONDS_MAX = 10.0
+"""For a leader to answer."""
 
 
 class PositionCommits:
@@ -34,38 +35,51 @@ class PositionCommits:
         While nobody leads a slice, the next leader is waited for: a commit can be repeated.
         """
         left = self.asked(request.json(), "positions")
-        lost = {slot for slot in left if slot[0] not in member.assigned}
-        left = {slot: end for slot, end in left.items() if slot not in lost}
-        wait = LeaderWait()
-        while left:
-            failed = await self._send(member, left, lost)
-            if failed is not None and not await wait.again():
-                raise failed
+        lost = await self.told(member, left, "commit_to", "ends")
         if lost:
-            names = sorted(f"{topic}/{number}" for topic, number in lost)
             raise ConflictError(
                 "These slices are not with this consumer, or the position is behind the committed "
                 "one or beyond what was delivered; everything else is committed.",
-                slices=names,
+                slices=lost,
             )
         return Response(204)
 
+    async def told(
+        self, member: Member, given: Positions, op: str, name: str, **more: Any
+    ) -> list[str]:
+        """The leaders of these slices do it, each for its own of the positions, and told `more`;
+        the slices, as TOPIC/NUMBER, that refuse, or that are not the consumer's."""
+        left = {slot: at for slot, at in given.items() if slot[0] in member.assigned}
+        lost = given.keys() - left.keys()
+        wait = LeaderWait()
+        while left:
+            failed = await self._send(member, left, lost, op, name, more)
+            if failed is not None and not await wait.again():
+                raise failed
+        return sorted(f"{topic}/{number}" for topic, number in lost)
+
     async def _send(
-        self, member: Member, left: Positions, lost: set[tuple[str, int]]
+        self,
+        member: Member,
+        left: Positions,
+        lost: set[tuple[str, int]],
+        op: str,
+        name: str,
+        more: Mapping[str, Any],
     ) -> BarcoError | None:
         """One try. What is done leaves `left`; who did not answer is asked again, and why."""
         asked: dict[int, list[list[Any]]] = {}
         failed: BarcoError | None = None
-        for (topic, number), end in left.items():
+        for (topic, number), at in left.items():
             try:
-                asked.setdefault(self._context.owner(number), []).append([topic, number, end])
+                asked.setdefault(self._context.owner(number), []).append([topic, number, at])
             except NotReadyError as error:
                 failed = error
         who = {"consumer": member.consumer_id, "session": member.session, "group": member.group}
         answers = await self._context.siblings.broadcast(
-            "commit_to",
-            {worker: {**who, "ends": ends} for worker, ends in asked.items()},
-            _COMMIT_SECONDS_MAX,
+            op,
+            {worker: {**who, **more, name: some} for worker, some in asked.items()},
+            _SECONDS_MAX,
         )
         for worker, answer in answers.items():
             if isinstance(answer, BarcoError):

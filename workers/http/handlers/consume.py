@@ -78,7 +78,7 @@ class Consume:
     def __init__(self, context: Context, graveyard: Graveyard) -> None:
         self._context = context
         self._positions = PositionCommits(context)
-        self._rejects = Rejects(context, self._positions, graveyard)
+        self._rejects = Rejects(self._positions, graveyard)
         context.service.consumption.ask_written = self._ask_written
 
     # --- Registration ---------------------------------------------------------------------------
