@@ -11,7 +11,7 @@ from typing import Any
 from barco import limits
 from barco.cluster.groups.groups import Groups
 from barco.cluster.ring.cut import Cut
-from barco.cluster.ring.growing import Idle, next_starts
+from barco.cluster.ring.growing import Idle, next_starts, spare_ranges
 from barco.cluster.ring.target import first_target
 from barco.config import Config, check_cluster_ports
 from barco.errors import BarcoError, ConfigError, ProtocolError
@@ -240,11 +240,10 @@ class Broker:
         """Processes that hold nothing, and that nobody has needed for a while; one at a time."""
         if self._stop.is_set() or self._endings or not self._control.informed:
             return
-        needed = {each.token for each in self._control.needed()}
         lives = {number: keeper.life for number, keeper in self._keepers.items()}
         blank = {number for number, life in lives.items() if life is not None and life.blank}
-        left = [each for each in self._table if not each.genesis and each.number in blank]
-        for token in self._idle.look([x.token for x in left if x.token not in needed], now)[:1]:
+        spare = spare_ranges(self._table, self._control.needed(), blank)
+        for token in self._idle.look(spare, now)[: min(1, len(self._table) - 1)]:
             self._endings.add(ending := asyncio.create_task(self._end_one(token)))
             ending.add_done_callback(self._endings.discard)
 

@@ -15,6 +15,7 @@ from typing import Any
 from barco.cluster.state.kin import KnownLineage, origin
 from barco.errors import BarcoError, ProtocolError, RequestError
 from barco.limits import BROKERS_MAX
+from barco.log import Seldom
 from barco.model.generation import Generation, Successor
 from barco.model.ranges import peer_of, process_of
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
@@ -43,6 +44,7 @@ LEFT_RANGES = 4
 processes, and may have been split again meanwhile."""
 
 log = logging.getLogger("barco.replication")
+unread = Seldom(log)
 
 
 def number(args: Args, name: str, low: int, high: int) -> int:
@@ -227,7 +229,7 @@ class Origins:
             answer = await self._siblings.call(peer, "origin", args, ANSWER_SECONDS)
             return ordinal, unpack(answer)
         except ProtocolError as error:
-            log.warning("broker %d tells of an origin that is none: %s", ordinal, error)
+            unread.error("broker %d tells of no origin: %s", ordinal, error)
         except BarcoError:
             pass  # It is away, and is asked again.
         return ordinal, None

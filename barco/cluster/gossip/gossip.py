@@ -150,6 +150,8 @@ class Gossip:
             self._compared(sender, message, news)
         else:
             self.members.receive(sender, message, now)
+        if isinstance(message, Ping) and self.store.get(BROKER, sender) is None:
+            self._sync(sender)  # It tells of itself then; of third ones that is not always taken.
         if self.members.me is not me:
             self._deny_to(sender)
         self._contradict(sender)

@@ -134,6 +134,19 @@ class Needs:
         return found
 
 
+def spare_ranges(
+    table: Iterable[HeldRange], needed: Collection[HeldRange], blank: Collection[int]
+) -> list[int]:
+    """The tokens of a broker's processes that hold nothing and that nobody needs now. blank: their
+    numbers that say that they hold nothing. Of a broker of which nothing is needed there are none:
+    it waits until the ring is to have it, with the processes that it came with."""
+    if not needed:
+        return []
+    wanted = {each.token for each in needed}
+    left = (each for each in table if not each.genesis and each.number in blank)
+    return [each.token for each in left if each.token not in wanted]
+
+
 class Idle:
     """Which of a broker's processes nobody has needed for a while. It is told the time."""
 

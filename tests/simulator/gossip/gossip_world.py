@@ -60,11 +60,19 @@ class World:
         if primed:
             self._prime()
 
-    def start(self, ordinal: int, incarnation: int = 1) -> None:
-        """A broker begins to run."""
+    def start(self, ordinal: int, incarnation: int = 1, listed: int | None = None) -> None:
+        """A broker begins to run. listed: how many it has in its list, if not all; of others it
+        believes only what they tell themselves, as a small ring's supervisor does."""
         self.dead.pop(ordinal, None)
-        me = identity(ordinal, incarnation)
-        node = Gossip(me, self._brokers, random=random.Random(self.random.random()), now=self.now)
+        me, shuffled = identity(ordinal, incarnation), random.Random(self.random.random())
+        known = set(range(listed or self._brokers))
+
+        def accept(fact: Fact, teller: int) -> bool:
+            known.update({teller}.intersection([fact.key]))
+            return fact.kind != BROKER or fact.key in known
+
+        most, now = self._brokers, self.now
+        node = Gossip(me, len(known), random=shuffled, now=now, most=most, accept=accept)
         self.nodes[ordinal] = node
         self._schedule(ordinal)
 

@@ -232,6 +232,17 @@ def test_a_newcomer_gets_more_than_fits_in_one_message() -> None:
     assert world.run(60.0, seldom(world, lambda: world.knows(facts[-1]) == 2 and world.same(), 9))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_who_joined_is_known_soon_to_a_broker_that_does_not_list_it(seed: int) -> None:
+    """It is started anew, and believes nobody but the one who joined; which probes it, and compares
+    with somebody every ten seconds only."""
+    world = World(4, seed)
+    world.run(20.0)
+    world.crash(0)
+    world.start(0, 2, listed=3)
+    assert world.run(6.0, lambda: world.state_of(0, 3) == ALIVE)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_no_broker_misses_a_registration_for_long(seed: int) -> None:
     """Consumers come and go while brokers crash, return, and stand still."""

@@ -1,5 +1,7 @@
 """Which processes a broker needs."""
 
+from dataclasses import replace
+
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.growing import (
     HEARSAY_MAX,
@@ -9,6 +11,7 @@ from barco.cluster.ring.growing import (
     Needs,
     needed_ranges,
     next_starts,
+    spare_ranges,
 )
 from barco.cluster.ring.routes import RangeRoute, RouteTable
 from barco.cluster.ring.target import Target, TargetBroker
@@ -91,6 +94,16 @@ def test_a_few_processes_are_started_at_once() -> None:
     assert len(found) > STARTS_MAX
     assert next_starts(found, ()) == found[:STARTS_MAX]
     assert next_starts(found, tokens[1:]) == found[:1]
+
+
+def test_what_nobody_needs_is_spare_but_not_at_a_broker_that_waits() -> None:
+    table = needed_ranges(SIX, RouteTable(CUT, FIRST), (range(6), range(6)), Ordinal(0))
+    table = [replace(each, number=number) for number, each in enumerate(table)]
+    tokens, all_ = [each.token for each in table], range(len(table))
+    assert spare_ranges(table, table[:1], all_) == tokens[1:]
+    assert spare_ranges(table, table[:1], {0, 2}) == [tokens[2]], "the others hold something"
+    assert spare_ranges([table[0], replace(table[1], genesis=True)], table[2:], all_) == tokens[:1]
+    assert spare_ranges(table, [], all_) == [], "it waits until the ring is to have it"
 
 
 def test_what_holds_nothing_ends_when_nobody_has_needed_it_for_a_while() -> None:
