@@ -15,21 +15,12 @@ struct scanner {
 size_t json_plain_run(const uint8_t *p, size_t len)
 {
     size_t at = 0;
-#if defined(__SSE2__)
-    const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
-    const __m128i space = _mm_set1_epi8(' ');
-    for (; len - at >= 16; at += 16) {
-        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(p + at));
-        /* As signed bytes, everything from 0x80 on is below the space too. */
-        __m128i special = _mm_or_si128(
-            _mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, backslash)),
-            _mm_cmplt_epi8(x, space));
-        int mask = _mm_movemask_epi8(special);
-        if (mask != 0)
-            return at + (size_t)__builtin_ctz((unsigned)mask);
+    for (; len - at >= JSON_STEP; at += JSON_STEP) {
+        const unsigned plain = json_plain_step(p + at);
+        if (plain < JSON_STEP)
+            return at + plain;
     }
-#endif
-    while (at < len && p[at] >= 0x20 && p[at] < 0x80 && p[at] != '"' && p[at] != '\\')
+    while (at < len && json_is_plain(p[at]))
         at++;
     return at;
 }

@@ -14,10 +14,14 @@ enum kind {
 };
 
 struct known {
-    uint32_t number;
-    uint8_t kind, type; /* its wire type */
-    const char *name;
+    uint8_t number, kind, type; /* its wire type */
+    uint8_t name_len;
+    const char *name; /* with its quotes and the colon */
 };
+
+#define KNOWN(number, kind, type, name) \
+    {number, kind, type, sizeof("\"" name "\":") - 1, "\"" name "\":"}
+#define NO_MORE {0, 0, 0, 0, NULL}
 
 static void write_value(struct json_draft *draft, struct message value, int depth);
 
@@ -79,17 +83,17 @@ static const struct known *find(const struct known *table, const struct field *f
 static void write_message(struct json_draft *draft, struct message message,
                           const struct known *table, int depth);
 
-static const struct known pair_fields[] = {{1, STRING, WIRE_BYTES, "key"},
-                                           {2, VALUE, WIRE_BYTES, "value"},
-                                           {0, 0, 0, NULL}};
-static const struct known value_fields[] = {{1, STRING, WIRE_BYTES, "stringValue"},
-                                            {2, BOOL, WIRE_VARINT, "boolValue"},
-                                            {3, INT64, WIRE_VARINT, "intValue"},
-                                            {4, DOUBLE, WIRE_FIXED64, "doubleValue"},
-                                            {5, VALUES, WIRE_BYTES, "arrayValue"},
-                                            {6, PAIR_LIST, WIRE_BYTES, "kvlistValue"},
-                                            {7, BASE64, WIRE_BYTES, "bytesValue"},
-                                            {0, 0, 0, NULL}};
+static const struct known pair_fields[] = {KNOWN(1, STRING, WIRE_BYTES, "key"),
+                                           KNOWN(2, VALUE, WIRE_BYTES, "value"),
+                                           NO_MORE};
+static const struct known value_fields[] = {KNOWN(1, STRING, WIRE_BYTES, "stringValue"),
+                                            KNOWN(2, BOOL, WIRE_VARINT, "boolValue"),
+                                            KNOWN(3, INT64, WIRE_VARINT, "intValue"),
+                                            KNOWN(4, DOUBLE, WIRE_FIXED64, "doubleValue"),
+                                            KNOWN(5, VALUES, WIRE_BYTES, "arrayValue"),
+                                            KNOWN(6, PAIR_LIST, WIRE_BYTES, "kvlistValue"),
+                                            KNOWN(7, BASE64, WIRE_BYTES, "bytesValue"),
+                                            NO_MORE};
 
 /* All fields with this number that are messages, as an array. */
 static void write_repeated(struct json_draft *draft, struct message message, uint32_t number,
@@ -154,9 +158,7 @@ static void write_message(struct json_draft *draft, struct message message,
         if (seen != 0)
             JSON_TEXT(draft, ",");
         seen |= 1u << known->number;
-        JSON_TEXT(draft, "\"");
-        json_put(draft, known->name, strlen(known->name));
-        JSON_TEXT(draft, "\":");
+        json_put(draft, known->name, known->name_len);
         write_field(draft, known, &field, &all, depth);
     }
     draft->is_malformed |= more < 0;
@@ -170,23 +172,23 @@ static void write_value(struct json_draft *draft, struct message value, int dept
 
 void otlp_write_record(struct json_draft *draft, struct message record, uint64_t *nanos)
 {
-    static const struct known fields[] = {{1, NANOS, WIRE_FIXED64, "timeUnixNano"},
-                                          {2, NUMBER, WIRE_VARINT, "severityNumber"},
-                                          {3, STRING, WIRE_BYTES, "severityText"},
-                                          {5, VALUE, WIRE_BYTES, "body"},
-                                          {6, PAIRS, WIRE_BYTES, "attributes"},
-                                          {7, NUMBER, WIRE_VARINT, "droppedAttributesCount"},
-                                          {8, NUMBER, WIRE_FIXED32, "flags"},
-                                          {9, HEX, WIRE_BYTES, "traceId"},
-                                          {10, HEX, WIRE_BYTES, "spanId"},
-                                          {11, NANOS, WIRE_FIXED64, "observedTimeUnixNano"},
-                                          {12, STRING, WIRE_BYTES, "eventName"},
-                                          {0, 0, 0, NULL}};
+    static const struct known fields[] = {KNOWN(1, NANOS, WIRE_FIXED64, "timeUnixNano"),
+                                          KNOWN(2, NUMBER, WIRE_VARINT, "severityNumber"),
+                                          KNOWN(3, STRING, WIRE_BYTES, "severityText"),
+                                          KNOWN(5, VALUE, WIRE_BYTES, "body"),
+                                          KNOWN(6, PAIRS, WIRE_BYTES, "attributes"),
+                                          KNOWN(7, NUMBER, WIRE_VARINT, "droppedAttributesCount"),
+                                          KNOWN(8, NUMBER, WIRE_FIXED32, "flags"),
+                                          KNOWN(9, HEX, WIRE_BYTES, "traceId"),
+                                          KNOWN(10, HEX, WIRE_BYTES, "spanId"),
+                                          KNOWN(11, NANOS, WIRE_FIXED64, "observedTimeUnixNano"),
+                                          KNOWN(12, STRING, WIRE_BYTES, "eventName"),
+                                          NO_MORE};
     struct message rest = record;
     struct field field;
     uint64_t seen = 0;
     *nanos = 0;
-    while (message_next(&rest, &field) > 0) {
+    while (*nanos == 0 && message_next(&rest, &field) > 0) {
         if (field.type == WIRE_FIXED64 && field.number == 1)
             *nanos = field.value;
         else if (field.type == WIRE_FIXED64 && field.number == 11)
@@ -198,18 +200,18 @@ void otlp_write_record(struct json_draft *draft, struct message record, uint64_t
 
 void otlp_write_resource(struct json_draft *draft, struct message resource)
 {
-    static const struct known fields[] = {{1, PAIRS, WIRE_BYTES, "attributes"},
-                                          {2, NUMBER, WIRE_VARINT, "droppedAttributesCount"},
-                                          {0, 0, 0, NULL}};
+    static const struct known fields[] = {KNOWN(1, PAIRS, WIRE_BYTES, "attributes"),
+                                          KNOWN(2, NUMBER, WIRE_VARINT, "droppedAttributesCount"),
+                                          NO_MORE};
     write_message(draft, resource, fields, 0);
 }
 
 void otlp_write_scope(struct json_draft *draft, struct message scope)
 {
-    static const struct known fields[] = {{1, STRING, WIRE_BYTES, "name"},
-                                          {2, STRING, WIRE_BYTES, "version"},
-                                          {3, PAIRS, WIRE_BYTES, "attributes"},
-                                          {4, NUMBER, WIRE_VARINT, "droppedAttributesCount"},
-                                          {0, 0, 0, NULL}};
+    static const struct known fields[] = {KNOWN(1, STRING, WIRE_BYTES, "name"),
+                                          KNOWN(2, STRING, WIRE_BYTES, "version"),
+                                          KNOWN(3, PAIRS, WIRE_BYTES, "attributes"),
+                                          KNOWN(4, NUMBER, WIRE_VARINT, "droppedAttributesCount"),
+                                          NO_MORE};
     write_message(draft, scope, fields, 0);
 }

@@ -6,8 +6,12 @@
 #define VARINT_BYTES_MAX 10
 #define FIELD_NUMBER_MAX ((1u << 29) - 1)
 
-static bool take_varint(struct message *message, uint64_t *value)
+static inline bool take_varint(struct message *message, uint64_t *value)
 {
+    if (message->p < message->end && *message->p < 0x80) { /* as most are */
+        *value = *message->p++;
+        return true;
+    }
     *value = 0;
     for (unsigned i = 0; i < VARINT_BYTES_MAX && message->p < message->end; i++) {
         const uint8_t byte = *message->p++;
@@ -39,7 +43,10 @@ int message_next(struct message *message, struct field *field)
     assert(message->p < message->end);
     if (!take_varint(message, &tag) || tag >> 3 == 0 || tag >> 3 > FIELD_NUMBER_MAX)
         return -1;
-    *field = (struct field){.number = (uint32_t)(tag >> 3), .type = (uint8_t)(tag & 7)};
+    field->number = (uint32_t)(tag >> 3);
+    field->type = (uint8_t)(tag & 7);
+    field->value = 0;
+    field->in = (struct message){NULL, NULL};
     switch (field->type) {
     case WIRE_VARINT: good = take_varint(message, &field->value); break;
     case WIRE_FIXED64: good = take_fixed(message, 8, &field->value); break;
@@ -58,12 +65,11 @@ int message_next(struct message *message, struct field *field)
 
 bool message_find(struct message message, uint32_t number, struct field *found)
 {
-    struct field field;
     int more;
     assert(number > 0 && number <= FIELD_NUMBER_MAX);
+    while ((more = message_next(&message, found)) > 0)
+        if (found->number == number && found->type == WIRE_BYTES)
+            return true;
     *found = (struct field){0};
-    while ((more = message_next(&message, &field)) > 0)
-        if (field.number == number && field.type == WIRE_BYTES)
-            *found = field;
     return more == 0;
 }

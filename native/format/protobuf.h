@@ -22,8 +22,8 @@ struct field {
 
 /* 1 and the next field; 0: there is none; -1: the message is malformed. */
 int message_next(struct message *message, struct field *field);
-/* The last field with this number that is a string or a message; in.p NULL: there is none. False:
- * the message is malformed. */
+/* The first field with this number that is a string or a message, without a look at what comes
+ * behind it; in.p NULL: there is none. False: the message is malformed. */
 bool message_find(struct message message, uint32_t number, struct field *found);
 
 static inline size_t message_len(const struct message *message)

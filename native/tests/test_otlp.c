@@ -250,8 +250,56 @@ static void test_json(void)
     result_free(&r);
 }
 
+/* A string of any length, with what needs care anywhere in it, byte by byte. */
+static size_t written(const uint8_t *text, size_t len, uint8_t *out)
+{
+    size_t at = 0;
+    out[at++] = '"';
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] < 0x20) {
+            at += (size_t)sprintf((char *)out + at, "\\u%04x", text[i]);
+            continue;
+        }
+        if (text[i] == '"' || text[i] == '\\')
+            out[at++] = '\\';
+        out[at++] = text[i];
+    }
+    out[at++] = '"';
+    return at;
+}
+
+static void test_strings(void)
+{
+    static const uint8_t careful[] = {'"', '\\', 0x1f, 0x7f, 0xc3};
+    uint8_t text[70], expected[6 * sizeof text + 2];
+    uint64_t state = 29;
+    for (int turn = 0; turn < 10000; turn++) {
+        const size_t len = (size_t)turn % sizeof text;
+        for (size_t i = 0; i < len; i++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            const unsigned any = (unsigned)(state >> 40);
+            text[i] = any % 7 == 0 ? careful[any / 7 % 4] : (uint8_t)(0x20 + any % 95);
+        }
+        if (len >= 2 && turn % 3 == 0)
+            memcpy(text + (unsigned)turn % (len - 1), "\xc3\xa9", 2); /* two bytes, one character */
+        uint8_t *const exact = exact_copy(text, len);
+        const size_t size = written(exact, len, expected);
+        for (size_t less = 0; less < 24 && less < size; less++) {
+            uint8_t *const room = exact_copy(expected, size - less);
+            struct json_draft draft = {.out = room, .cap = size - less};
+            memset(room, 0, size - less);
+            json_put_string(&draft, (struct message){exact, exact + len});
+            CHECK(draft.is_full == (less > 0) && draft.len <= size - less);
+            CHECK(less > 0 || (draft.len == size && memcmp(room, expected, size) == 0));
+            free(room);
+        }
+        free(exact);
+    }
+}
+
 int main(void)
 {
+    test_strings();
     test_protobuf();
     test_protobuf_refused();
     test_json();
