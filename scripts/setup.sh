@@ -54,6 +54,7 @@ missing() {
     has_header liburing.h || echo liburing-dev
     has_header lz4.h || echo liblz4-dev
     has_header zlib.h || echo zlib1g-dev
+    has_header zstd.h || echo libzstd-dev
     has_header openssl/ssl.h || echo libssl-dev
     [[ -n $(find_python) ]] || echo python3 python3-venv python3-dev
     # Only Spark needs it: who is not root goes on without, and is told.

@@ -43,7 +43,7 @@ uint16_t encoded_unpack(struct reactor *reactor, enum coding coding, const uint8
 {
     const uint64_t most = reactor->options.request_bytes_max;
     uint64_t first = inflate_hint(coding, bytes, len);
-    if (first > most && coding == CODING_LZ4) /* its head says so: no need to unpack it */
+    if (first > most && coding != CODING_GZIP) /* its head says so: no need to unpack it */
         return PROBLEM_BODY_TOO_LARGE;
     if (first == 0 || first > most) /* gzip's end: perhaps it is cut off, and says nothing */
         first = (uint64_t)len * FIRST_TIMES < most ? (uint64_t)len * FIRST_TIMES : most;

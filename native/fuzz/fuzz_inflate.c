@@ -1,5 +1,6 @@
 /* Fuzzes the unpacking of bodies. Whatever the bytes: no crash, nothing read or written beyond what
- * was given, an end; and the same answer however little room there is at a time. */
+ * was given, an end; and the same answer however little room there is at a time. Not so zstd: what
+ * points back beyond its window, as nothing may, is found where there is room for all of it. */
 #include "http/inflate.h"
 
 #include "fuzz_codec.h"
@@ -32,12 +33,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     uint8_t *copy = copy_of(data, len), *out = malloc(MOST), *again = malloc(MOST);
     REQUIRE(out != NULL && again != NULL);
-    for (int coding = CODING_GZIP; coding <= CODING_LZ4; coding++) {
+    for (int coding = CODING_GZIP; coding < CODING_UNKNOWN; coding++) {
         size_t all, pieces;
         (void)inflate_hint((enum coding)coding, copy, len);
         const int status = unpack((enum coding)coding, copy, len, MOST, out, &all);
         const int other = unpack((enum coding)coding, copy, len, 4099, again, &pieces);
-        if (status == 1 && all < MOST - 4099)
+        if (status == 1 && all < MOST - 4099 && coding != CODING_ZSTD)
             REQUIRE(other == 1 && pieces == all && memcmp(out, again, all) == 0);
     }
     free(again);

@@ -8,6 +8,9 @@
 #include <string.h>
 #include <strings.h>
 #include <zlib.h>
+#define ZSTD_STATIC_LINKING_ONLY /* ZSTD_getFrameHeader() */
+#include <zstd.h>
+#include <zstd_errors.h>
 
 #define GZIP_WINDOW (15 + 16) /* the largest, and gzip's frame, nothing else */
 #define GZIP_BYTES_MIN 18u    /* of a member */
@@ -18,6 +21,7 @@ struct inflater {
     bool within;      /* a member has begun and not ended */
     z_stream gzip;
     LZ4F_dctx *lz4;
+    ZSTD_DCtx *zstd;
 };
 
 enum coding inflate_coding(const struct http1_slice *name)
@@ -28,7 +32,8 @@ enum coding inflate_coding(const struct http1_slice *name)
     } known[] = {{"identity", CODING_NONE},
                  {"gzip", CODING_GZIP},
                  {"x-gzip", CODING_GZIP}, /* RFC 9110 8.4.1.3 */
-                 {"lz4", CODING_LZ4}};
+                 {"lz4", CODING_LZ4},
+                 {"zstd", CODING_ZSTD}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (name->len == strlen(known[i].name) &&
             strncasecmp(name->p, known[i].name, name->len) == 0)
@@ -39,14 +44,16 @@ enum coding inflate_coding(const struct http1_slice *name)
 struct inflater *inflate_new(enum coding coding)
 {
     struct inflater *inflater = calloc(1, sizeof *inflater);
-    assert(coding == CODING_GZIP || coding == CODING_LZ4);
+    assert(coding > CODING_NONE && coding < CODING_UNKNOWN);
     if (inflater == NULL)
         return NULL;
     bool made;
     if (coding == CODING_GZIP)
         made = inflateInit2(&inflater->gzip, GZIP_WINDOW) == Z_OK;
-    else
+    else if (coding == CODING_LZ4)
         made = !LZ4F_isError(LZ4F_createDecompressionContext(&inflater->lz4, LZ4F_VERSION));
+    else
+        made = (inflater->zstd = ZSTD_createDCtx()) != NULL;
     if (!made) {
         free(inflater);
         return NULL;
@@ -59,6 +66,8 @@ void inflate_free(struct inflater *inflater)
 {
     if (inflater->coding == CODING_GZIP)
         inflateEnd(&inflater->gzip);
+    else if (inflater->coding == CODING_ZSTD)
+        ZSTD_freeDCtx(inflater->zstd);
     else
         LZ4F_freeDecompressionContext(inflater->lz4);
     free(inflater);
@@ -75,6 +84,10 @@ uint64_t inflate_hint(enum coding coding, const uint8_t *in, size_t len)
         for (int i = 13; i >= 6; i--)
             size = size << 8 | in[i];
         return size;
+    }
+    if (coding == CODING_ZSTD) {
+        const unsigned long long size = ZSTD_getFrameContentSize(in, len);
+        return size < ZSTD_CONTENTSIZE_ERROR ? size : 0; /* not UNKNOWN, which is above it */
     }
     return 0;
 }
@@ -116,19 +129,44 @@ static int lz4_some(struct inflater *inflater, const uint8_t *in, size_t len, si
     return left == 0 ? 1 : 0;
 }
 
+/* Whether a member may begin here. Only zstd's has to be asked: its window is memory, and where the
+ * magic number is one of its earlier formats other code reads it, which asks for what it likes. */
+static bool may_begin(const struct inflater *inflater, const uint8_t *in, size_t len)
+{
+    ZSTD_frameHeader head;
+    return inflater->coding != CODING_ZSTD ||
+           (ZSTD_getFrameHeader(&head, in, len) == 0 &&
+            (head.frameType == ZSTD_skippableFrame || head.windowSize <= INFLATE_WINDOW_MAX));
+}
+
+static int zstd_some(struct inflater *inflater, const uint8_t *in, size_t len, size_t *used,
+                     uint8_t *out, size_t cap, size_t *made)
+{
+    ZSTD_inBuffer from = {in, len, 0};
+    ZSTD_outBuffer to = {out, cap, 0};
+    const size_t left = ZSTD_decompressStream(inflater->zstd, &to, &from);
+    *used = from.pos;
+    *made = to.pos;
+    if (ZSTD_isError(left))
+        return ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation ? -2 : -1;
+    return left == 0 ? 1 : 0;
+}
+
 int inflate_some(struct inflater *inflater, const uint8_t *in, size_t len, size_t *used,
                  uint8_t *out, size_t cap, size_t *made)
 {
+    static int (*const some[CODING_UNKNOWN])(struct inflater *, const uint8_t *, size_t, size_t *,
+                                             uint8_t *, size_t, size_t *) = {
+        [CODING_GZIP] = gzip_some, [CODING_LZ4] = lz4_some, [CODING_ZSTD] = zstd_some};
     *used = *made = 0;
     while (*used < len || inflater->within || inflater->members == 0) {
         size_t step_used, step_made;
-        if (!inflater->within && ++inflater->members > INFLATE_MEMBERS_MAX)
+        if (!inflater->within && (++inflater->members > INFLATE_MEMBERS_MAX ||
+                                  !may_begin(inflater, in + *used, len - *used)))
             return -1;
         inflater->within = true;
-        const int status =
-            (inflater->coding == CODING_GZIP ? gzip_some : lz4_some)(
-                inflater, in + *used, len - *used, &step_used, out + *made, cap - *made,
-                &step_made);
+        const int status = some[inflater->coding](inflater, in + *used, len - *used, &step_used,
+                                                  out + *made, cap - *made, &step_made);
         *used += step_used;
         *made += step_made;
         assert(*used <= len && *made <= cap);

@@ -3,6 +3,8 @@
 
 #include <lz4frame.h>
 #include <zlib.h>
+#define ZSTD_STATIC_LINKING_ONLY
+#include <zstd.h>
 
 #include "codec_testing.h"
 
@@ -16,6 +18,14 @@ static size_t pack(enum coding coding, const uint8_t *in, size_t len, uint8_t *o
         const LZ4F_preferences_t wanted = {.frameInfo = {.contentSize = len}};
         const size_t bytes = LZ4F_compressFrame(out, cap, in, len, &wanted);
         CHECK(!LZ4F_isError(bytes));
+        return bytes;
+    }
+    if (coding == CODING_ZSTD) {
+        ZSTD_CCtx *cctx = ZSTD_createCCtx();
+        CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(cctx, ZSTD_c_checksumFlag, 1)));
+        const size_t bytes = ZSTD_compress2(cctx, out, cap, in, len);
+        CHECK(!ZSTD_isError(bytes));
+        ZSTD_freeCCtx(cctx);
         return bytes;
     }
     z_stream z = {.next_in = (Bytef *)(uintptr_t)in, .avail_in = (uInt)len, .next_out = out,
@@ -94,7 +104,7 @@ static void check_coding(enum coding coding)
 static void test_bomb(void)
 {
     static uint8_t zeros[PLAIN_MAX], packed[2 * PLAIN_MAX];
-    for (int coding = CODING_GZIP; coding <= CODING_LZ4; coding++) {
+    for (int coding = CODING_GZIP; coding < CODING_UNKNOWN; coding++) {
         size_t used, made;
         const size_t len = pack((enum coding)coding, zeros, sizeof zeros, packed, sizeof packed);
         struct inflater *inflater = inflate_new((enum coding)coding);
@@ -104,6 +114,61 @@ static void test_bomb(void)
         free(room);
         inflate_free(inflater);
     }
+}
+
+/* One event, "a", in frames made by hand: what a head says is all that matters of them. */
+#define ZSTD_MAGIC 0x28, 0xb5, 0x2f, 0xfd
+#define ZSTD_A 0x09, 0x00, 0x00, 'a' /* the last block: as it is, one byte */
+#define SKIPPABLE(n) 0x50 | (n), 0x2a, 0x4d, 0x18, 0x02, 0x00, 0x00, 0x00, 'x', 'y'
+
+static int unpack_frames(const uint8_t *frames, size_t len, size_t *made)
+{
+    int status = unpack(CODING_ZSTD, frames, len, PLAIN_MAX, made);
+    size_t again;
+    CHECK(unpack(CODING_ZSTD, frames, len, 1, &again) == status && again == *made);
+    return status;
+}
+
+/* A window is memory: 8 MiB are the most, whoever unpacks it and however small its events are. */
+static void test_windows(void)
+{
+    static const uint8_t unsaid[] = {ZSTD_MAGIC, 0x00, 0x68, ZSTD_A};
+    static const uint8_t said[] = {ZSTD_MAGIC, 0x80, 0x68, 1, 0, 0, 0, ZSTD_A};
+    static const uint8_t alone[] = {ZSTD_MAGIC, 0xa0, 0, 0, 0x80, 0, ZSTD_A}; /* 8 MiB in one */
+    uint8_t frame[32];
+    size_t made;
+    CHECK(ZSTD_estimateDStreamSize(INFLATE_WINDOW_MAX) <= INFLATE_OWN_BYTES);
+    CHECK(unpack_frames(unsaid, sizeof unsaid, &made) == 1 && made == 1 && back[0] == 'a');
+    CHECK(unpack_frames(said, sizeof said, &made) == 1 && made == 1);
+    CHECK(inflate_hint(CODING_ZSTD, unsaid, sizeof unsaid) == 0);
+    CHECK(inflate_hint(CODING_ZSTD, said, sizeof said) == 1);
+    for (uint8_t window = 0x69; window != 0; window++) { /* an eighth more, up to 3.75 TiB */
+        memcpy(frame, unsaid, sizeof unsaid);
+        frame[5] = window;
+        CHECK(unpack(CODING_ZSTD, frame, sizeof unsaid, PLAIN_MAX, &made) == -1 && made == 0);
+        memcpy(frame, said, sizeof said);
+        frame[5] = window;
+        CHECK(unpack(CODING_ZSTD, frame, sizeof said, PLAIN_MAX, &made) == -1 && made == 0);
+    }
+    CHECK(inflate_hint(CODING_ZSTD, alone, sizeof alone) == INFLATE_WINDOW_MAX);
+    CHECK(unpack(CODING_ZSTD, alone, sizeof alone, PLAIN_MAX, &made) == -1); /* it is "a" */
+}
+
+static void test_frames(void)
+{
+    static const uint8_t between[] = {SKIPPABLE(0), ZSTD_MAGIC, 0x00, 0x00, ZSTD_A, SKIPPABLE(15),
+                                      ZSTD_MAGIC, 0x00, 0x00, ZSTD_A, SKIPPABLE(7)};
+    static const uint8_t skipped[] = {SKIPPABLE(3)};
+    static const uint8_t earlier[] = {0x27, 0xb5, 0x2f, 0xfd, 0x00, 0x00, /* of version 0.7 */
+                                      0x40, 0x00, 0x01, 'a', 0xc0, 0x00, 0x00};
+    size_t made;
+    CHECK(unpack_frames(between, sizeof between, &made) == 1 && made == 2);
+    CHECK(back[0] == 'a' && back[1] == 'a');
+    CHECK(unpack_frames(skipped, sizeof skipped, &made) == 1 && made == 0);
+    for (size_t cut = 0; cut < sizeof skipped; cut++)
+        CHECK(unpack_frames(skipped, cut, &made) == -1);
+    CHECK(unpack_frames(between, sizeof between - 1, &made) == -1 && made == 2);
+    CHECK(unpack_frames(earlier, sizeof earlier, &made) == -1 && made == 0);
 }
 
 static enum coding coding_of(const char *name)
@@ -119,10 +184,13 @@ int main(void)
         plain[i] = (uint8_t)(i % 3 ? 'a' + i % 11 : random_next(&seed));
     check_coding(CODING_GZIP);
     check_coding(CODING_LZ4);
+    check_coding(CODING_ZSTD);
     test_bomb();
+    test_windows();
+    test_frames();
     CHECK(coding_of("GZip") == CODING_GZIP && coding_of("x-gzip") == CODING_GZIP);
     CHECK(coding_of("lz4") == CODING_LZ4 && coding_of("identity") == CODING_NONE);
     CHECK(coding_of("gzip, lz4") == CODING_UNKNOWN && coding_of("") == CODING_UNKNOWN);
-    CHECK(coding_of("zstd") == CODING_UNKNOWN && coding_of("deflate") == CODING_UNKNOWN);
+    CHECK(coding_of("ZStd") == CODING_ZSTD && coding_of("deflate") == CODING_UNKNOWN);
     return 0;
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import lz4.frame
 import pytest
+import zstandard
 from running import Answer, RunningBroker
 
 from barco import _native
@@ -15,7 +16,11 @@ EVENTS = "application/vnd.barco.events+x-ndjson"
 NDJSON = "application/x-ndjson"
 BATCH = "application/vnd.barco.batch"
 MIB = 1 << 20
-PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "lz4": lz4.frame.compress}
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "lz4": lz4.frame.compress,
+    "zstd": zstandard.compress,
+}
 
 
 def send(broker: RunningBroker, body: bytes, coding: str, kind: str = NDJSON) -> Answer:
@@ -67,9 +72,31 @@ def test_what_is_spoilt_or_far_too_much(broker: RunningBroker, coding: str) -> N
     assert broker.request("GET", "/v1/topics/t").status == 404
 
 
+def test_zstd_as_it_comes_from_a_stream(broker: RunningBroker) -> None:
+    """Its length is not said, its window is what it is packed with, and it is in several frames."""
+
+    def packed(body: bytes, window: int) -> bytes:
+        parameters = zstandard.ZstdCompressionParameters(window_log=window, write_checksum=1)
+        stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+        return stream.compress(body) + stream.flush()
+
+    skipped = b"\x5a\x2a\x4d\x18\x03\x00\x00\x00abc"
+    body = skipped + packed(b"1\n2", 23) + skipped + packed(b"\n3\n", 10)
+    answer = send(broker, body, "zstd")
+    assert (answer.status, answer.json["count"]) == (200, 3)
+    assert sorted(values(broker)) == [1, 2, 3]
+    for wrong in (packed(b"4\n", 24), body[:-1], body + skipped[:-1], body[:20]):
+        answer = send(broker, wrong, "zstd")
+        assert (answer.status, answer.json["type"]) == (400, "urn:barco:problem:malformed-encoding")
+    bomb = packed(b"\0" * (64 * MIB), 20)
+    assert len(bomb) < MIB // 16
+    assert send(broker, bomb, "zstd", "application/json").status == 413
+    assert sorted(values(broker)) == [1, 2, 3]
+
+
 def test_codings_that_are_not_taken(broker: RunningBroker) -> None:
-    for coding in ("zstd", "br", "deflate", "gzip, gzip", "gzip;q=1"):
+    for coding in ("compress", "br", "deflate", "gzip, gzip", "gzip;q=1"):
         answer = send(broker, b"x", coding)
-        assert answer.status == 415 and answer.headers["accept-encoding"] == "gzip, lz4"
+        assert answer.status == 415 and answer.headers["accept-encoding"] == "gzip, lz4, zstd"
     assert send(broker, b"1", "identity").status == 200
     assert send(broker, gzip.compress(b"1"), "X-GZIP").status == 200

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from running import Answer, RunningBroker
 
 import barco
@@ -247,17 +248,16 @@ def test_records_are_the_same_however_they_came(pair: RunningBroker) -> None:
     packed += message(5, message(1, b'a "line"')) + message(6, message(1, b"k") + value)
     resource = message(1, message(1, message(1, b"host.name") + message(2, message(1, b"h"))))
     scope = message(2, message(1, message(1, b"app")) + message(2, packed))
-    body = gzip.compress(message(1, resource + scope))
-    answer = send(
-        pair, "/v1/logs", body, {"topic": "o"},
-        Content_Type="application/x-protobuf", Content_Encoding="gzip",
-    )  # fmt: skip
-    assert (answer.status, answer.body) == (200, b"")
-    assert answer.headers["content-type"] == "application/x-protobuf"
-    one, two = stored(pair, "o")
-    assert one["value"] == two["value"] == record
-    assert one["timestamp"] == two["timestamp"] == now // 1000
-    for event in (one, two):
+    body = message(1, resource + scope)
+    for coding, pack in {"gzip": gzip.compress, "zstd": zstandard.compress}.items():
+        kinds = {"Content_Type": "application/x-protobuf", "Content_Encoding": coding}
+        answer = send(pair, "/v1/logs", pack(body), {"topic": "o"}, **kinds)
+        assert (answer.status, answer.body) == (200, b"")
+        assert answer.headers["content-type"] == "application/x-protobuf"
+    events = stored(pair, "o")
+    assert len(events) == 3 and all(event["value"] == record for event in events)
+    for event in events:
+        assert event["timestamp"] == now // 1000
         told = {name: json.loads(text) for name, text in event["headers"].items()}
         assert told == {
             "otel-resource": {"attributes": [{"key": "host.name", "value": {"stringValue": "h"}}]},

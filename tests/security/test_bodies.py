@@ -56,7 +56,7 @@ def test_expectations_behind_other_requests_keep_their_turn(attacked: AttackedBr
     [
         (EVENTS, f"Content-Length: {REQUEST_BYTES_MAX + 1}", 413),
         ("/v1/topic/../messages", "Content-Length: 5", 400),
-        (EVENTS, "Content-Length: 5\r\nContent-Encoding: zstd", 415),
+        (EVENTS, "Content-Length: 5\r\nContent-Encoding: br", 415),
         (EVENTS + "?timestamp=x", "Transfer-Encoding: chunked", 400),
     ],
 )
@@ -154,7 +154,7 @@ def test_what_is_small_as_a_body_and_huge_as_events(attacked: AttackedBroker) ->
 
 
 def test_other_content_codings_are_refused(attacked: AttackedBroker) -> None:
-    for coding in ("zstd", "br", "deflate", "gzip, identity"):
+    for coding in ("compress", "br", "deflate", "gzip, identity"):
         answer = attacked.exchange(produce("t", b"x", headers=[f"Content-Encoding: {coding}"]))
         assert answer.status == 415, answer
     assert (

@@ -31,7 +31,7 @@ _PARAMETERS = (
         "Content-Encoding",
         "The body is packed so; the limits are those of what it is unpacked.",
         header=True,
-        values=("gzip", "lz4"),
+        values=("gzip", "lz4", "zstd"),
     ),
     Parameter(
         "Barco-Header-NAME",

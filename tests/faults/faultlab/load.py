@@ -290,7 +290,7 @@ class Refused(Producer):
         elif kind == 1:
             target += "&timestamp=never"
         elif kind == 2:
-            headers = {"Content-Encoding": "zstd"}
+            headers = {"Content-Encoding": "br"}
         else:
             body = body + b"\n" + b"x" * (1 << 17)  # Its second line is over the limit.
             headers = {"Content-Type": NDJSON}
