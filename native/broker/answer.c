@@ -97,8 +97,8 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
         {400, "invalid-delay",
          "one of Barco-Deliver-At (ISO 8601 with a zone, or ms since 1970; not a day ago) and "
          "Barco-Deliver-After (ms, or a number with s, m, h or d), with one event and no "
-         "timestamp, or Barco-Deliver-At: timestamp with a batch that has times; for a topic whose "
-         "name has at most 117 characters",
+         "timestamp, or Barco-Deliver-At: timestamp with a batch that has times, or deliverAt or "
+         "deliverAfter in lines with keys; for a topic whose name has at most 117 characters",
          0, 0},
     [PROBLEM_FAR_DELAY] = {400, "delay-too-long",
                            "limit says how many ms ahead an event may be due", 0, 0},
@@ -366,6 +366,20 @@ static int misdirected(char *out, size_t cap, const struct reactor *reactor, uin
     return owner == NULL ? 0 : snprintf(out, cap, ",\"owner\":\"%s\"", owner);
 }
 
+/* Of a delay what it may be and, where each line has its own, which of them it is. */
+static int bad_delay(char *out, size_t cap, const struct conn *conn, const struct slot *slot)
+{
+    int len = 0;
+    out[0] = 0;
+    if (slot->problem == PROBLEM_FAR_DELAY)
+        len = snprintf(out, cap, ",\"limit\":%lld",
+                       (long long)conn_reactor(conn)->delay_us_max / 1000);
+    if (slot->expected != 0)
+        len += snprintf(out + len, cap - (size_t)len, ",\"line\":%llu",
+                        (unsigned long long)slot->expected);
+    return len;
+}
+
 /* The one member beyond type, title and status that some problems carry. */
 static int problem_extra(char *out, size_t cap, const struct conn *conn, const struct slot *slot)
 {
@@ -382,9 +396,9 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
         return snprintf(out, cap, ",\"limit\":%llu",
                         (unsigned long long)(slot->expected ? slot->expected
                                                             : options->request_bytes_max));
+    case PROBLEM_BAD_DELAY:
     case PROBLEM_FAR_DELAY:
-        return snprintf(out, cap, ",\"limit\":%lld",
-                        (long long)conn_reactor(conn)->delay_us_max / 1000);
+        return bad_delay(out, cap, conn, slot);
     case PROBLEM_UNKNOWN_NAME:
         if (slot->first == NULL)
             break;

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "http/moment.h"
+#include "base/moment.h"
 #include "http/uri.h"
 
 #define PAST_US_MAX (86400LL * 1000000) /* what is older was meant in another unit */
@@ -38,13 +38,20 @@ static bool is_own(const struct delay *delay)
     return delay->at.len == sizeof own - 1 && memcmp(delay->at.p, own, sizeof own - 1) == 0;
 }
 
+void delay_bounds(const struct reactor *reactor, int64_t *least_us, int64_t *most_us)
+{
+    assert(reactor->delay_us_max >= 0 && reactor->loop.wall_us > PAST_US_MAX);
+    *least_us = reactor->loop.wall_us - PAST_US_MAX;
+    *most_us = reactor->loop.wall_us + reactor->delay_us_max;
+}
+
 static uint16_t due_problem(const struct reactor *reactor, int64_t first_us, int64_t last_us)
 {
-    const int64_t now_us = reactor->loop.wall_us;
-    assert(reactor->delay_us_max >= 0);
-    if (first_us < now_us - PAST_US_MAX)
+    int64_t least_us, most_us;
+    delay_bounds(reactor, &least_us, &most_us);
+    if (first_us < least_us)
         return PROBLEM_BAD_DELAY;
-    return last_us - now_us > reactor->delay_us_max ? PROBLEM_FAR_DELAY : PROBLEM_NONE;
+    return last_us > most_us ? PROBLEM_FAR_DELAY : PROBLEM_NONE;
 }
 
 uint16_t delay_batch(const struct reactor *reactor, int64_t first_us, int64_t last_us)
@@ -61,18 +68,17 @@ static uint16_t due_of(const struct reactor *reactor, const struct delay *delay,
     if (delay->again || (delay->at.p != NULL && delay->after.p != NULL))
         return PROBLEM_BAD_DELAY;
     if (delay->after.p != NULL) {
-        if (!span_parse(&delay->after, &span_us))
+        if (!span_parse(delay->after.p, delay->after.len, &span_us))
             return PROBLEM_BAD_DELAY;
         *due_us = reactor->loop.wall_us + span_us;
-    } else if (!moment_parse(&delay->at, due_us)) {
+    } else if (!moment_parse(delay->at.p, delay->at.len, due_us)) {
         return PROBLEM_BAD_DELAY;
     }
     return due_problem(reactor, *due_us, *due_us);
 }
 
 uint16_t delay_apply(struct reactor *reactor, const struct delay *delay,
-                     const struct http1_slice *topic, struct produce *produce,
-                     char name[TOPIC_NAME_BYTES_MAX])
+                     const struct http1_slice *topic, struct produce *produce)
 {
     int64_t due_us = 0;
     assert(delay_asked(delay));
@@ -85,10 +91,30 @@ uint16_t delay_apply(struct reactor *reactor, const struct delay *delay,
         return PROBLEM_BAD_DELAY;
     if (!reactor_takes_headers(reactor)) /* who reads those knows what waits, too */
         return PROBLEM_OLD_BROKERS;
-    memcpy(name, DELAYED_PREFIX, DELAYED_PREFIX_BYTES);
-    memcpy(name + DELAYED_PREFIX_BYTES, topic->p, topic->len);
-    assert(topic_name_delayed(name, topic->len + DELAYED_PREFIX_BYTES));
     produce->timestamp = due_us;
     produce->delayed = own; /* what the batch says is known when it is here */
     return PROBLEM_NONE;
+}
+
+uint16_t delay_topic(struct reactor *reactor, struct produce *produce)
+{
+    char name[TOPIC_NAME_BYTES_MAX];
+    const struct topic *own = produce->topic;
+    assert(!own->delayed && own->name_len <= sizeof name - DELAYED_PREFIX_BYTES);
+    memcpy(name, DELAYED_PREFIX, DELAYED_PREFIX_BYTES);
+    memcpy(name + DELAYED_PREFIX_BYTES, own->name, own->name_len);
+    assert(topic_name_delayed(name, own->name_len + DELAYED_PREFIX_BYTES));
+    produce->topic = shard_topic_asked(reactor->shard, name, own->name_len + DELAYED_PREFIX_BYTES);
+    return produce->topic == NULL ? PROBLEM_TOO_MANY_TOPICS : PROBLEM_NONE;
+}
+
+uint16_t delay_lines(struct reactor *reactor, struct produce *produce)
+{
+    assert(produce->content == CONTENT_KEYED && !produce->key_field);
+    if (produce->timestamp != 0 ||
+        produce->topic->name_len > TOPIC_NAME_BYTES_MAX - DELAYED_PREFIX_BYTES)
+        return PROBLEM_BAD_DELAY;
+    if (!reactor_takes_headers(reactor))
+        return PROBLEM_OLD_BROKERS;
+    return delay_topic(reactor, produce);
 }

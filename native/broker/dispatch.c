@@ -251,10 +251,15 @@ static uint16_t keyed_produce(struct reactor *reactor, const struct produce *pro
         return PROBLEM_BUSY;
     assert(slot->parts == NULL && bytes == body->data);
     problem = keyed_examine(reactor, produce, keyless_slice, body->data, len, &keyed, detail);
+    struct produce to = *produce;
+    if (problem == PROBLEM_NONE && keyed.delayed) {
+        slot->delayed = true;
+        problem = delay_lines(reactor, &to);
+    }
     if (problem == PROBLEM_NONE)
-        problem = shares_problem(reactor, produce, &waiter, &keyed, detail);
+        problem = shares_problem(reactor, &to, &waiter, &keyed, detail);
     if (problem == PROBLEM_NONE && keyed.share_count == 1) {
-        problem = send_share(reactor, produce, &keyed, keyed.shares, waiter, detail);
+        problem = send_share(reactor, &to, &keyed, keyed.shares, waiter, detail);
     } else if (problem == PROBLEM_NONE &&
                (slot->parts = calloc(keyed.share_count, sizeof *slot->parts)) == NULL) {
         problem = PROBLEM_BUSY;
@@ -262,7 +267,7 @@ static uint16_t keyed_produce(struct reactor *reactor, const struct produce *pro
         slot->part_count = slot->waiting = keyed.share_count;
         for (uint32_t i = 0; i < keyed.share_count; i++) {
             uint64_t why = 0;
-            const uint16_t refused = send_share(reactor, produce, &keyed, &keyed.shares[i], waiter,
+            const uint16_t refused = send_share(reactor, &to, &keyed, &keyed.shares[i], waiter,
                                                 &why);
             if (refused != PROBLEM_NONE)
                 slot_part_done(reactor, &waiter, refused, false, NULL, why);

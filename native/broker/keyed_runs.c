@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/murmur3.h"
+#include "broker/delay.h"
 #include "core/route.h"
 #include "broker/runs.h"
 #include "log/clock.h"
@@ -16,7 +17,8 @@
 static const char *const flaw_texts[KEYED_FLAWS] = {
     [KEYED_SYNTAX] = "this is no JSON object",
     [KEYED_MEMBER] =
-        "a line has the members key, value, timestamp and headers, each once, and no other",
+        "a line has the members key, value, headers and one of timestamp, deliverAt and "
+        "deliverAfter, each once, and no other",
     [KEYED_VALUE] = "a line has a value, perhaps null",
     [KEYED_HEADERS] = "headers are an object of strings: at most 64 and 16 KiB, names of a-z 0-9 "
                       "!#$%&'*+.^_`|~-",
@@ -25,6 +27,7 @@ static const char *const flaw_texts[KEYED_FLAWS] = {
     [KEYED_BASE64] = "this is no base64",
     [KEYED_TIME] = "a timestamp is a number of microseconds since 1970",
     [KEYED_MIXED] = "either all lines have a timestamp or none has",
+    [KEYED_MIXED_DUE] = "either all lines say when they are due or none does",
 };
 
 uint64_t keyed_flaw_line(uint64_t detail)
@@ -45,6 +48,8 @@ static uint16_t problem_of(enum keyed_flaw flaw, uint64_t line, uint64_t *detail
     switch (flaw) {
     case KEYED_TOO_LARGE: return PROBLEM_EVENT_TOO_LARGE;
     case KEYED_TOO_MANY: *detail = 0; return PROBLEM_BODY_TOO_LARGE;
+    case KEYED_DUE: return PROBLEM_BAD_DELAY;
+    case KEYED_FAR_DUE: return PROBLEM_FAR_DELAY;
     default: break;
     }
     *detail = (uint64_t)flaw << FLAW_SHIFT | line;
@@ -148,14 +153,17 @@ uint16_t keyed_examine(struct reactor *reactor, const struct produce *produce,
     out->shares = (struct keyed_share *)(scratch + lines_bytes);
     uint8_t *key_room = scratch + lines_bytes + pad8(shares_bytes);
     uint32_t *counts = (uint32_t *)(key_room + rooms), *order = counts + all;
-    const struct keyed_rules rules = {.field = produce->key,
-                                      .field_len = produce->key_field ? produce->key_len : 0,
-                                      .key_room = key_room,
-                                      .headers_room = key_room + KEYED_KEY_MAX,
-                                      .event_bytes_max = reactor->options.event_bytes_max};
+    struct keyed_rules rules = {.field = produce->key,
+                                .field_len = produce->key_field ? produce->key_len : 0,
+                                .key_room = key_room,
+                                .headers_room = key_room + KEYED_KEY_MAX,
+                                .event_bytes_max = reactor->options.event_bytes_max,
+                                .now_us = reactor->loop.wall_us};
+    delay_bounds(reactor, &rules.due_least_us, &rules.due_most_us);
     uint32_t count;
     uint64_t line;
-    const enum keyed_flaw flaw = keyed_read(bytes, len, &rules, lines, most, &count, &line);
+    const enum keyed_flaw flaw = keyed_read(bytes, len, &rules, lines, most, &count,
+                                            &out->delayed, &line);
     if (flaw != KEYED_FINE)
         return problem_of(flaw, line, detail);
     if (count == 0)

@@ -23,6 +23,7 @@ struct keyed_body {
     struct keyed_share *shares; /* in the order of the ring */
     uint32_t share_count;
     int64_t timestamp; /* the one of all lines that is the furthest off; 0: they have none */
+    bool delayed;      /* it is when they are due */
 };
 
 /* Reads a body, which it changes. Lines without a key are for keyless_slice. 0, or the problem:

@@ -408,7 +408,6 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
     if (topic_name_reserved(topic.p, topic.len))
         return PROBLEM_RESERVED_TOPIC;
     struct delay delay = {.again = false};
-    char name[TOPIC_NAME_BYTES_MAX];
     uint16_t problem = read_headers(conn, head, out, &delay);
     if (problem == PROBLEM_NONE)
         problem = read_query_fast(conn, head, slot, out);
@@ -417,7 +416,7 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
         problem = PROBLEM_BAD_QUERY; /* the keys are inside */
     slot->delayed = delay_asked(&delay);
     if (problem == PROBLEM_NONE && slot->delayed)
-        problem = delay_apply(reactor, &delay, &topic, out, name);
+        problem = delay_apply(reactor, &delay, &topic, out);
     if (problem != PROBLEM_NONE)
         return problem;
     out->known_only = access_known_topics(conn);
@@ -426,8 +425,7 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
     slot->minimal = out->minimal;
     if (problem != PROBLEM_NONE || !slot->delayed)
         return problem;
-    out->topic = shard_topic_asked(reactor->shard, name, topic.len + DELAYED_PREFIX_BYTES);
-    return out->topic == NULL ? PROBLEM_TOO_MANY_TOPICS : PROBLEM_NONE;
+    return delay_topic(reactor, out);
 }
 
 uint16_t produce_topic(struct conn *conn, struct http1_slice topic, struct produce *out)

@@ -1,12 +1,12 @@
 #include "format/keyed.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "base/base64.h"
 #include "base/json.h"
 #include "base/json_walk.h"
+#include "base/moment.h"
 #include "format/format.h"
 #include "format/headers.h"
 
@@ -222,11 +222,49 @@ static enum keyed_flaw read_time(struct json_rest *rest, struct keyed_line *line
     return KEYED_FINE;
 }
 
+/* A string as headers spell times and spans, or a whole number of milliseconds: of what else JSON
+ * has outside of quotes they take nothing. */
+static enum keyed_flaw read_due(const struct reading *r, struct json_rest *rest, bool after,
+                                struct keyed_line *line)
+{
+    const bool quoted = json_peek(rest) == '"';
+    uint8_t *text = rest->p;
+    if (!json_pass_value(rest))
+        return KEYED_SYNTAX;
+    int64_t len = rest->p - text, us;
+    if (quoted) {
+        text++;
+        len = json_write_text(text, (size_t)len - 2, text, SIZE_MAX);
+    }
+    const char *spelled = (const char *)text;
+    if (len < 0 || !(after ? span_parse : moment_parse)(spelled, (size_t)len, &us))
+        return KEYED_DUE;
+    us += after ? r->rules->now_us : 0; /* neither is beyond MOMENT_US_MAX */
+    if (us < r->rules->due_least_us)
+        return KEYED_DUE;
+    line->timestamp = us;
+    return us > r->rules->due_most_us ? KEYED_FAR_DUE : KEYED_FINE;
+}
+
+/* The members of a line, as bits of those that were seen. */
+enum { KEY = 1, VALUE = 2, TIME = 4, HEADERS = 8, DUE_AT = 16, DUE_AFTER = 32 };
+#define ANY_TIME (TIME | DUE_AT | DUE_AFTER)
+
+static unsigned member_named(const struct json_rest *name)
+{
+    return json_is_named(name, "value", 5)          ? VALUE
+           : json_is_named(name, "key", 3)          ? KEY
+           : json_is_named(name, "timestamp", 9)    ? TIME
+           : json_is_named(name, "headers", 7)      ? HEADERS
+           : json_is_named(name, "deliverAt", 9)    ? DUE_AT
+           : json_is_named(name, "deliverAfter", 12) ? DUE_AFTER
+                                                    : 0;
+}
+
 /* {"key": ..., "value": ..., "timestamp": ..., "headers": ...} */
 static enum keyed_flaw read_event(const struct reading *r, struct json_rest rest,
-                                  struct keyed_line *line)
+                                  struct keyed_line *line, bool *delayed)
 {
-    enum { KEY = 1, VALUE = 2, TIME = 4, HEADERS = 8 };
     unsigned seen = 0;
     if (!json_take(&rest, '{'))
         return KEYED_SYNTAX;
@@ -236,22 +274,24 @@ static enum keyed_flaw read_event(const struct reading *r, struct json_rest rest
         struct json_rest name;
         if (!json_take_name(&rest, &name))
             return KEYED_SYNTAX;
-        const unsigned which = json_is_named(&name, "value", 5) ? VALUE
-                               : json_is_named(&name, "key", 3) ? KEY
-                               : json_is_named(&name, "timestamp", 9) ? TIME
-                               : json_is_named(&name, "headers", 7) ? HEADERS : 0;
+        const unsigned which = member_named(&name);
         if (which == 0 || (seen & which))
             return KEYED_MEMBER;
+        if ((which & ANY_TIME) && (seen & ANY_TIME))
+            return KEYED_DUE;
         seen |= which;
         const enum keyed_flaw flaw = which == VALUE ? read_value(r, &rest, line)
                                      : which == KEY ? read_key(r, &rest, line)
                                      : which == TIME ? read_time(&rest, line)
-                                                     : read_event_headers(r, &rest, line);
+                                     : which == HEADERS
+                                         ? read_event_headers(r, &rest, line)
+                                         : read_due(r, &rest, which == DUE_AFTER, line);
         if (flaw != KEYED_FINE)
             return flaw;
     } while (json_take(&rest, ','));
     if (!json_take(&rest, '}') || json_peek(&rest) != 0 || rest.p != rest.end)
         return KEYED_SYNTAX;
+    *delayed = seen & (DUE_AT | DUE_AFTER);
     return seen & VALUE ? KEYED_FINE : KEYED_VALUE;
 }
 
@@ -311,12 +351,13 @@ uint32_t keyed_lines_most(size_t len)
 }
 
 static enum keyed_flaw read_line(const struct reading *r, uint8_t *start, uint8_t *end,
-                                 struct keyed_line *line)
+                                 struct keyed_line *line, bool *delayed)
 {
     const struct json_rest rest = {start, end};
     *line = (struct keyed_line){.key_len = KEY_NULL};
+    *delayed = false;
     if (r->rules->field_len == 0)
-        return read_event(r, rest, line);
+        return read_event(r, rest, line, delayed);
     if ((uint64_t)(end - start) > r->rules->event_bytes_max)
         return KEYED_TOO_LARGE;
     line->value_at = (uint32_t)(start - r->base);
@@ -325,10 +366,14 @@ static enum keyed_flaw read_line(const struct reading *r, uint8_t *start, uint8_
 }
 
 enum keyed_flaw keyed_read(uint8_t *bytes, size_t len, const struct keyed_rules *rules,
-                           struct keyed_line *out, uint32_t room, uint32_t *count, uint64_t *line)
+                           struct keyed_line *out, uint32_t room, uint32_t *count, bool *delayed,
+                           uint64_t *line)
 {
+    bool due = false;
     const struct reading reading = {bytes, rules};
     assert(len <= UINT32_MAX && room <= KEYED_LINES_MAX);
+    assert(rules->field_len > 0 || rules->due_least_us > 0); /* 0 is no time */
+    *delayed = false;
     *count = 0;
     *line = 0;
     for (uint8_t *at = bytes, *end = bytes + len, *next; at < end; at = next) {
@@ -343,7 +388,11 @@ enum keyed_flaw keyed_read(uint8_t *bytes, size_t len, const struct keyed_rules 
             continue;
         if (*count == room)
             return KEYED_TOO_MANY;
-        enum keyed_flaw flaw = read_line(&reading, at, stop, &out[*count]);
+        enum keyed_flaw flaw = read_line(&reading, at, stop, &out[*count], &due);
+        if (*count == 0)
+            *delayed = due;
+        if (flaw == KEYED_FINE && due != *delayed)
+            flaw = KEYED_MIXED_DUE;
         if (flaw == KEYED_FINE && (out[*count].timestamp == 0) != (out[0].timestamp == 0))
             flaw = KEYED_MIXED;
         if (flaw != KEYED_FINE)

@@ -2,10 +2,12 @@
  *
  * Either a line is {"key": ..., "value": ..., "timestamp": ..., "headers": ...}, or it is an event
  * as it stands, and one of its members is its key. What a value holds is not looked at: only where
- * it ends. */
+ * it ends. In place of "timestamp" a line may say when it is due, "deliverAt" or "deliverAfter": if
+ * one does all of them do. */
 #ifndef BARCO_KEYED_H
 #define BARCO_KEYED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,7 +16,7 @@
 
 /* One event. Places count from the start of the body. */
 struct keyed_line {
-    int64_t timestamp; /* microseconds since 1970; 0: none was given */
+    int64_t timestamp; /* microseconds since 1970, or when it is due; 0: none was given */
     uint32_t key_at, key_len; /* KEY_NULL: it has none */
     uint32_t key_escaped; /* 0, or of how many bytes keyed_key() makes it */
     uint32_t value_at, value_len; /* KEY_NULL: it has none */
@@ -24,10 +26,12 @@ struct keyed_line {
 
 struct keyed_rules {
     const uint8_t *field; /* the member that is the key of lines that are stored as they stand; */
-    uint32_t field_len;   /* 0: lines of key, value, timestamp and headers */
+    uint32_t field_len;   /* 0: lines of key, value, timestamp and headers, or of when due */
     uint8_t *key_room;    /* KEYED_KEY_MAX bytes, for a while */
     uint8_t *headers_room; /* HEADERS_STORED_MAX bytes, likewise */
     uint64_t event_bytes_max;
+    int64_t now_us; /* what is due after a while is counted from here */
+    int64_t due_least_us, due_most_us; /* when one may be due; the least is above 0 */
 };
 
 enum keyed_flaw {
@@ -43,15 +47,20 @@ enum keyed_flaw {
     KEYED_TIME,
     KEYED_HEADERS, /* no object of strings, too many, or names that are none */
     KEYED_MIXED, /* only some have a timestamp */
+    KEYED_DUE,   /* no time or span, too long ago, or beside another time */
+    KEYED_FAR_DUE,
+    KEYED_MIXED_DUE, /* only some say when they are due */
     KEYED_FLAWS
 };
 
 /* The most lines that so many bytes can have, blank ones apart: so much room keyed_read() needs. */
 uint32_t keyed_lines_most(size_t len);
 /* Reads a body of less than 4 GiB, and changes it: what is escaped in it is written out where it
- * is. Blank lines are passed over. Sets *count, and with a flaw *line, from 1. */
+ * is. Blank lines are passed over. Sets *count, *delayed: they say when they are due, and with a
+ * flaw *line, from 1. */
 enum keyed_flaw keyed_read(uint8_t *bytes, size_t len, const struct keyed_rules *rules,
-                           struct keyed_line *out, uint32_t room, uint32_t *count, uint64_t *line);
+                           struct keyed_line *out, uint32_t room, uint32_t *count, bool *delayed,
+                           uint64_t *line);
 /* The key of a line that has one: where it is or, if its line is to stay as it is and the key is
  * escaped there, written out to room, of KEYED_KEY_MAX bytes. */
 const uint8_t *keyed_key(const uint8_t *bytes, const struct keyed_line *line, uint8_t *room);

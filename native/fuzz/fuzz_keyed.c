@@ -7,6 +7,7 @@
 #include "fuzz_codec.h"
 
 #define EVENT_MAX 4096u
+#define NOW_US 1764230400000000LL
 
 static uint8_t room[2][KEYED_KEY_MAX], headers_room[HEADERS_STORED_MAX];
 
@@ -58,10 +59,15 @@ static void check(const uint8_t *data, size_t len, const char *field)
                                       .field_len = field ? (uint32_t)strlen(field) : 0,
                                       .key_room = room[0],
                                       .headers_room = headers_room,
-                                      .event_bytes_max = EVENT_MAX};
+                                      .event_bytes_max = EVENT_MAX,
+                                      .now_us = NOW_US,
+                                      .due_least_us = NOW_US - 1000,
+                                      .due_most_us = NOW_US + 1000000};
     uint32_t count;
+    bool delayed;
     uint64_t line;
-    const enum keyed_flaw flaw = keyed_read(bytes, len, &rules, lines, most, &count, &line);
+    const enum keyed_flaw flaw = keyed_read(bytes, len, &rules, lines, most, &count,
+                                            &delayed, &line);
     REQUIRE(count <= most && flaw < KEYED_FLAWS && flaw != KEYED_TOO_MANY);
     REQUIRE(flaw == KEYED_FINE ? line >= count : line > count);
     REQUIRE(field == NULL || len == 0 || memcmp(bytes, data, len) == 0);
@@ -69,6 +75,8 @@ static void check(const uint8_t *data, size_t len, const char *field)
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *value = bytes + lines[i].value_at;
         REQUIRE(lines[i].timestamp >= 0);
+        REQUIRE(!delayed || (lines[i].timestamp >= rules.due_least_us &&
+                             lines[i].timestamp <= rules.due_most_us));
         REQUIRE((lines[i].timestamp == 0) == (lines[0].timestamp == 0));
         REQUIRE((uint64_t)lines[i].headers_at + lines[i].headers_len <= len);
         REQUIRE(lines[i].headers_len == 0 ||

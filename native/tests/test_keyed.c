@@ -6,6 +6,8 @@
 #include "format/headers.h"
 
 #define ROOM 16
+#define NOW_US 1764230400000000LL /* 2025-11-27T08:00:00Z */
+#define DAY_US 86400000000LL
 
 static uint8_t key_room[KEYED_KEY_MAX], headers_room[HEADERS_STORED_MAX];
 
@@ -14,6 +16,7 @@ struct result {
     struct keyed_line lines[ROOM];
     uint32_t count;
     uint64_t line;
+    bool delayed;
     enum keyed_flaw flaw;
 };
 
@@ -24,10 +27,13 @@ static struct result read_bytes(const void *text, size_t len, const char *field)
                                       .field_len = field ? (uint32_t)strlen(field) : 0,
                                       .key_room = key_room,
                                       .headers_room = headers_room,
-                                      .event_bytes_max = 100};
+                                      .event_bytes_max = 100,
+                                      .now_us = NOW_US,
+                                      .due_least_us = NOW_US - DAY_US,
+                                      .due_most_us = NOW_US + DAY_US};
     const uint32_t most = keyed_lines_most(len);
     r.flaw = keyed_read(r.bytes, len, &rules, r.lines, most < ROOM ? most : ROOM, &r.count,
-                        &r.line);
+                        &r.delayed, &r.line);
     return r;
 }
 
@@ -83,6 +89,56 @@ static void test_events(void)
                   NULL);
     CHECK(r.flaw == KEYED_FINE && r.lines[0].timestamp == 1);
     CHECK(r.lines[1].timestamp == 999999999999999999);
+    free(r.bytes);
+}
+
+static void test_dues(void)
+{
+    static const char *const soon[] = {
+        "\"deliverAt\":\"2025-11-27T08:00:00.25Z\"", "\"deliverAt\" : 1764230400250 ",
+        "\"deliverAt\":\"1764230400250\"",
+        "\"deliverAt\":\"2025-11-27T09:00:00.250\\u002b01:00\"", /* as some write a plus */
+        "\"deliverAfter\":250", "\"deliverAfter\":\"250ms\"", "\"deliverAfter\":\"250\""};
+    static const char *const none[] = {
+        "\"deliverAt\":\"tomorrow\"", "\"deliverAt\":\"2025-11-27T08:00:00\"", "\"deliverAt\":\"\"",
+        "\"deliverAt\":null", "\"deliverAt\":1764230400", "\"deliverAt\":-1", "\"deliverAt\":1e12",
+        "\"deliverAt\":1764230400250.5", "\"deliverAt\":{}", "\"deliverAt\":\"\\ud800\"",
+        "\"deliverAfter\":-1", "\"deliverAfter\":\"1 week\"", "\"deliverAfter\":true",
+        "\"deliverAfter\":[1]", "\"deliverAfter\":1,\"deliverAt\":1764230400250",
+        "\"timestamp\":1764230400250000,\"deliverAfter\":1",
+        "\"deliverAfter\":1,\"timestamp\":1764230400250000",
+        "\"deliverAt\":1764143999999", "\"deliverAfter\":99999999999999999999"};
+    static const char *const far[] = {"\"deliverAfter\":86400001", "\"deliverAfter\":\"25h\"",
+                                      "\"deliverAt\":1764316800001", "\"deliverAfter\":\"9999d\""};
+    char text[200];
+    for (size_t i = 0; i < sizeof soon / sizeof *soon; i++) {
+        snprintf(text, sizeof text, "{%s,\"value\":1}\n{\"value\":2,\"deliverAfter\":0}", soon[i]);
+        struct result r = read_text(text, NULL);
+        CHECK(r.flaw == KEYED_FINE && r.delayed && r.count == 2 && is_value(&r, 0, "1"));
+        CHECK(r.lines[0].timestamp == NOW_US + 250000 && r.lines[1].timestamp == NOW_US);
+        free(r.bytes);
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        snprintf(text, sizeof text, "{\"deliverAfter\":1,\"value\":0}\n\n{\"value\":1,%s}",
+                 none[i]);
+        refused(text, NULL, KEYED_DUE, 3);
+    }
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        snprintf(text, sizeof text, "{\"value\":0,\"deliverAfter\":1}\n{\"value\":1,%s}", far[i]);
+        refused(text, NULL, KEYED_FAR_DUE, 2);
+    }
+    refused("{\"value\":1,\"deliverAfter\":1}\n{\"value\":1}", NULL, KEYED_MIXED_DUE, 2);
+    refused("{\"value\":1}\n{\"value\":1,\"deliverAfter\":1}", NULL, KEYED_MIXED_DUE, 2);
+    refused("{\"value\":1,\"timestamp\":5}\n{\"value\":1,\"deliverAfter\":1}", NULL,
+            KEYED_MIXED_DUE, 2);
+    refused("{\"value\":1,\"deliverAfter\":1,\"deliverAfter\":1}", NULL, KEYED_MEMBER, 1);
+    refused("{\"value\":1,\"deliverafter\":1}", NULL, KEYED_MEMBER, 1);
+    refused("{\"value\":1,\"deliverAfter\":30s}", NULL, KEYED_SYNTAX, 1);
+    refused("{\"value\":1,\"deliverAt\":01764230400250}", NULL, KEYED_SYNTAX, 1);
+    refused("{\"value\":1,\"deliverAt\":\"1}", NULL, KEYED_SYNTAX, 1);
+    /* In a line that is an event as it stands it is the event's own. */
+    struct result r = read_text("{\"id\":1,\"deliverAfter\":\"x\"}", "id");
+    CHECK(r.flaw == KEYED_FINE && !r.delayed && r.lines[0].timestamp == 0);
     free(r.bytes);
 }
 
@@ -328,6 +384,7 @@ int main(void)
     test_headers();
     test_headers_at_their_limits();
     test_events();
+    test_dues();
     test_escapes();
     test_fields();
     test_flaws();

@@ -1,17 +1,16 @@
-/* Times and spans as headers spell them: what they are, and what they are not. */
-#include "http/moment.h"
+/* Times and spans as headers and lines spell them: what they are, and what they are not. */
+#include "base/moment.h"
 
 #include "codec_testing.h"
 
 #define S 1000000LL
 
-static int64_t parsed(const char *text, bool (*parse)(const struct http1_slice *, int64_t *))
+static int64_t parsed(const char *text, bool (*parse)(const char *, size_t, int64_t *))
 {
     const size_t len = strlen(text);
     uint8_t *copy = exact_copy(text, len); /* a sanitizer sees a read beyond it */
-    const struct http1_slice slice = {(const char *)copy, (uint32_t)len};
     int64_t us = 0;
-    const bool good = parse(&slice, &us);
+    const bool good = parse((const char *)copy, len, &us);
     free(copy);
     CHECK(!good || us >= 0);
     return good ? us : -1;

@@ -278,3 +278,79 @@ def test_a_named_producer_goes_on_with_what_is_delayed(broker: RunningBroker) ->
     assert broker.request("GET", path).json["slices"] == []
     assert broker.request("GET", path, {"delayed": "yes"}).status == 400
     assert [line["value"] for line in until(broker, 3)] == [0, 1, 2]
+
+
+KEYED = {"Content-Type": "application/vnd.barco.events+x-ndjson"}
+
+
+def test_lines_say_when_they_are_due(broker: RunningBroker) -> None:
+    """Each for itself: in the order of their times within a slice, once, and through a kill."""
+    start = now_us() // 1000 + 1500
+    soon = datetime.fromtimestamp((start + 200) / 1000, UTC).isoformat()
+    events: list[dict[str, Any]] = [
+        {"key": "a", "value": 3, "deliverAt": start + 300, "headers": {"n": "3"}},
+        {"key": "a", "value": 1, "deliverAt": str(start + 100)},
+        {"value": None, "key": "b", "deliverAfter": "1500ms"},
+        {"key": "a", "value": 2, "deliverAt": soon},
+        {"key": "a", "value": 4, "deliverAfter": 4000},
+        {"key": "a", "value": 0, "deliverAfter": 0},
+        {"key": "a", "value": 5, "deliverAfter": "4s"},  # At the same time, behind the other.
+    ]
+    body = "\n".join(map(json.dumps, events)).encode()
+    before = now_us()
+    answer = send(broker, body, KEYED)
+    after = now_us()
+    assert answer.status == 202, answer
+    parts = answer.json.get("slices", [answer.json])
+    assert answer.json["topic"] == "t" and sum(part["count"] for part in parts) == 7
+    assert all(part["delayed"].startswith(f"{part['rangeIndex']}.") for part in parts)
+    assert [line["value"] for line in until(broker, 1)] == [0]
+    broker.kill()
+    broker.start()
+    found = {line["value"]: line for line in until(broker, 7)}
+    ordered = [line["value"] for line in lines(broker) if line["key"] == "a"]
+    assert ordered == [0, 1, 2, 3, 4, 5] and found[None]["key"] == "b"
+    assert found[3]["headers"] == {"n": "3"} and found[3]["timestamp"] == (start + 300) * 1000
+    assert found[2]["timestamp"] == (start + 200) * 1000
+    assert before + 4_000_000 <= found[4]["timestamp"] == found[5]["timestamp"] <= after + 4_000_000
+    time.sleep(0.2)
+    assert len(lines(broker)) == 7
+
+
+def test_lines_that_can_not_wait_are_named(broker: RunningBroker) -> None:
+    """Nothing of their body is stored: also where others of it could have been."""
+    good, plain = b'{"value":1,"deliverAfter":1}\n', b'{"value":1}'
+    for body, type, line in (
+        (good + b'{"value":1,"deliverAt":"tomorrow"}', "invalid-delay", 2),
+        (good * 2 + b'{"value":1,"deliverAt":1764230400}', "invalid-delay", 3),
+        (b'{"value":1,"timestamp":5,"deliverAfter":1}', "invalid-delay", 1),
+        (good + b'{"value":1,"deliverAfter":"200h"}', "delay-too-long", 2),
+        (good + plain, "malformed-line", 2),
+        (plain + b"\n" + good, "malformed-line", 2),
+        (good + b'{"value":1,"deliverAfter":1', "malformed-line", 2),
+    ):
+        answer = send(broker, body, KEYED)
+        assert (answer.status, answer.json["type"]) == (400, f"urn:barco:problem:{type}"), body
+        assert answer.json["line"] == line, body
+    assert send(broker, good, KEYED, {"slice": 0}).status == 202
+    for fields, query in (({"Barco-Deliver-After": "1s"}, {}), ({}, {"timestamp": now_us()})):
+        answer = send(broker, good, {**KEYED, **fields}, query)
+        assert answer.json["type"] == "urn:barco:problem:invalid-delay"
+        assert "line" not in answer.json
+    path = f"/v1/topic/{'x' * 118}/messages"
+    answer = broker.request("POST", path, {}, body=good, headers=KEYED)
+    assert answer.json["type"] == "urn:barco:problem:invalid-delay"
+    assert [line["value"] for line in until(broker, 1)] == [1]
+    time.sleep(0.2)
+    assert len(lines(broker)) == 1
+
+
+def test_repeated_lines_are_one_body(broker: RunningBroker) -> None:
+    """With a sequence of their own, beside that of what is not delayed."""
+    named = {**KEYED, "Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0"}
+    delayed = b'{"key":"k","value":1,"deliverAfter":100}\n{"key":"k","value":2,"deliverAfter":90}'
+    assert send(broker, delayed, named).status == 202
+    assert send(broker, delayed, named).status == 204
+    assert send(broker, b'{"key":"k","value":0}', named).status == 200
+    found = [line["value"] for line in until(broker, 3)]
+    assert sorted(found) == [0, 1, 2] and found.index(2) < found.index(1)

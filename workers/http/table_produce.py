@@ -103,7 +103,8 @@ PRODUCE = Route(
             "type": "string",
             "description": "One event a line: an object with key (a string, or base64 in an object "
             "of that one member), value (stored as it stands, or base64; null: none), timestamp "
-            "and headers (an object of strings or base64).",
+            "and headers (an object of strings or base64). In place of timestamp deliverAt or "
+            "deliverAfter, in all lines or in none: as the fields Barco-Deliver-At and -After.",
         },
         "application/octet-stream": {
             "type": "string",

@@ -1,4 +1,4 @@
-#include "http/moment.h"
+#include "base/moment.h"
 
 #include <string.h>
 
@@ -95,10 +95,10 @@ static bool date_parse(struct text text, int64_t *us)
     return *us >= 0;
 }
 
-bool moment_parse(const struct http1_slice *text, int64_t *us)
+bool moment_parse(const char *text, size_t len, int64_t *us)
 {
-    struct text left = {text->p, text->p + text->len};
-    if (text->len > 4 && text->p[4] == '-')
+    struct text left = {text, text + len};
+    if (len > 4 && text[4] == '-')
         return date_parse(left, us);
     if (!take_whole(&left, MOMENT_US_MAX / 1000, us) || left.p != left.end)
         return false;
@@ -106,7 +106,7 @@ bool moment_parse(const struct http1_slice *text, int64_t *us)
     return true;
 }
 
-bool span_parse(const struct http1_slice *text, int64_t *us)
+bool span_parse(const char *text, size_t len, int64_t *us)
 {
     static const struct unit {
         const char *name;
@@ -117,11 +117,11 @@ bool span_parse(const struct http1_slice *text, int64_t *us)
                  {"m", 60 * SECOND_US},
                  {"h", 3600 * SECOND_US},
                  {"d", DAY_S * SECOND_US}};
-    struct text left = {text->p, text->p + text->len};
+    struct text left = {text, text + len};
     int64_t number;
     if (!take_whole(&left, MOMENT_US_MAX, &number))
         return false;
-    const size_t len = (size_t)(left.end - left.p);
+    len = (size_t)(left.end - left.p);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (strlen(units[i].name) == len && memcmp(units[i].name, left.p, len) == 0) {
             if (number > MOMENT_US_MAX / units[i].us)
