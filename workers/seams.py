@@ -107,8 +107,8 @@ class ReactorLike(Protocol):
     def truncate_stream(self, topic: str, slice: int, start_offset: int) -> None:
         """Events before this offset are gone."""
 
-    def delayed_news(self) -> bool:
-        """Whether an event that is to wait became stable since this was asked last."""
+    def delayed_news(self) -> list[tuple[str, int, int, int]]:
+        """Of those in which an event became stable since this was asked last: see the next."""
 
     def delayed_streams(self) -> list[tuple[str, int, int, int]]:
         """(topic, slice, start offset, stable end) of all streams of events that wait."""

@@ -308,7 +308,7 @@ static void tell_stable(struct reactor *reactor)
         return;
     reactor->last_events = events;
     reactor->quiet_since_ms = reactor->loop.now_ms;
-    if (reactor->notify || reactor->shard->delayed_news)
+    if (reactor->notify || reactor->shard->news.count > 0)
         reactor_upcall(reactor, UPCALL_STABLE, reactor->log->stable_gseq);
 }
 

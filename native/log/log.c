@@ -544,7 +544,8 @@ static void show_runs(struct log *log, struct run *run)
         if (run->count > 0) {
             assert(run->base_offset == run->stream->stable_offset);
             run->stream->stable_offset = run->base_offset + run->count;
-            log->shard->delayed_news |= run->stream->topic->delayed;
+            if (run->stream->topic->delayed)
+                shard_delayed_news(log->shard, run->stream);
             log->events += run->count;
             log->value_bytes += run->bytes;
         }

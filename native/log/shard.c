@@ -113,6 +113,22 @@ static bool topics_reserve(struct shard *shard)
     return shard->topic_count * 2 < shard->topic_mask || topic_table_grow(shard);
 }
 
+void shard_delayed_news(struct shard *shard, const struct stream *stream)
+{
+    struct delayed_news *news = &shard->news;
+    assert(stream->topic->delayed && news->count <= DELAYED_NEWS_MAX + 1);
+    if (news->count > DELAYED_NEWS_MAX)
+        return;
+    for (uint32_t i = news->count; i > 0; i--) /* mostly it is the last one again */
+        if (news->of[i - 1].slice == stream->slice && news->of[i - 1].topic == stream->topic->index)
+            return;
+    if (news->count < DELAYED_NEWS_MAX) {
+        news->of[news->count].topic = stream->topic->index;
+        news->of[news->count].slice = stream->slice;
+    }
+    news->count++;
+}
+
 /* Room for one more that is delayed. */
 static bool delayed_reserve(struct shard *shard)
 {

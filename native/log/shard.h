@@ -101,6 +101,15 @@ struct keyed {
     size_t key_len, value_len;
 };
 
+/* Streams by name: topics and slices come and go while nobody asks. */
+#define DELAYED_NEWS_MAX 64u
+struct delayed_news {
+    uint32_t count; /* DELAYED_NEWS_MAX + 1: of more, and so perhaps of any */
+    struct {
+        uint32_t topic, slice;
+    } of[DELAYED_NEWS_MAX];
+};
+
 struct shard {
     uint32_t slice_first, slice_count;
     uint32_t slices_all; /* of its token range: no state says more of them; 0: not known */
@@ -117,11 +126,13 @@ struct shard {
     uint64_t state_bytes, state_bytes_max;
     uint64_t checks; /* groups of others, since start: shard_take() */
     uint32_t *delayed, delayed_count; /* the numbers of topics that are delayed */
-    bool delayed_news; /* one of them has become longer: nobody has looked since */
+    struct delayed_news news; /* which of their streams have become longer since somebody asked */
     int64_t full_us; /* when the producers' table was last found full of live ones */
 };
 
 struct shard *shard_new(uint32_t slice_first, uint32_t slice_count);
+/* A stream of a topic that is delayed has become longer. */
+void shard_delayed_news(struct shard *shard, const struct stream *stream);
 void shard_free(struct shard *shard);
 /* It has these slices from now on: of what it loses nothing is known any more, of what is new
  * nothing yet. Topics and the streams that stay are where they were. False without memory: nothing

@@ -300,6 +300,7 @@ static void replace(struct shard *shard, struct shard *fresh)
         shard->topics[t] = keep_address(fresh, shard->topics[t]);
     fresh->state_bytes_max = shard->state_bytes_max;
     fresh->slices_all = shard->slices_all;
+    fresh->news.count = fresh->delayed_count > 0 ? DELAYED_NEWS_MAX + 1 : 0; /* numbered anew */
     const struct shard gone = *shard;
     *shard = *fresh;
     *fresh = gone;

@@ -136,36 +136,46 @@ static PyObject *Reactor_take_delays(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static void add_stream(PyObject **list, const struct stream *stream)
+{
+    if (stream == NULL || stream->next_offset == 0)
+        return; /* made for a call that was refused, or is not written yet */
+    const struct topic *topic = stream->topic;
+    py_append(list, Py_BuildValue("(s#IKK)", topic->name, (Py_ssize_t)topic->name_len,
+                                  stream->slice, (unsigned long long)stream->start_offset,
+                                  (unsigned long long)stream->stable_offset));
+}
+
+static PyObject *streams_of(const struct shard *shard)
+{
+    PyObject *list = PyList_New(0);
+    for (uint32_t t = 0; list != NULL && t < shard->delayed_count; t++)
+        for (uint32_t s = 0; list != NULL && s < shard->slice_count; s++)
+            add_stream(&list, shard->topics[shard->delayed[t]]->streams[s]);
+    return list;
+}
+
 static PyObject *Reactor_delayed_news(PyObject *self, PyObject *none)
 {
     struct reactor *reactor = reactor_of(self);
     if (reactor == NULL)
         return NULL;
-    const bool news = reactor->shard->delayed_news;
-    reactor->shard->delayed_news = false;
-    return PyBool_FromLong(news);
+    struct shard *shard = reactor->shard;
+    const struct delayed_news news = shard->news;
+    shard->news.count = 0;
+    if (news.count > DELAYED_NEWS_MAX)
+        return streams_of(shard);
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && i < news.count; i++)
+        add_stream(&list, shard_stream_get(shard, shard->topics[news.of[i].topic],
+                                           news.of[i].slice));
+    return list;
 }
 
 static PyObject *Reactor_delayed_streams(PyObject *self, PyObject *none)
 {
     struct reactor *reactor = reactor_of(self);
-    if (reactor == NULL)
-        return NULL;
-    const struct shard *shard = reactor->shard;
-    PyObject *list = PyList_New(0);
-    for (uint32_t t = 0; list != NULL && t < shard->delayed_count; t++) {
-        const struct topic *topic = shard->topics[shard->delayed[t]];
-        for (uint32_t s = 0; list != NULL && s < shard->slice_count; s++) {
-            const struct stream *stream = topic->streams[s];
-            if (stream == NULL || stream->next_offset == 0)
-                continue; /* made for a call that was refused, or is not written yet */
-            py_append(&list, Py_BuildValue("(s#IKK)", topic->name, (Py_ssize_t)topic->name_len,
-                                           stream->slice,
-                                           (unsigned long long)stream->start_offset,
-                                           (unsigned long long)stream->stable_offset));
-        }
-    }
-    return list;
+    return reactor == NULL ? NULL : streams_of(reactor->shard);
 }
 
 /* barco/_native.pyi says what they do. */

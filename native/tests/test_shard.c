@@ -272,9 +272,50 @@ static void test_topics_of_what_waits(void)
     shard_free(shard);
 }
 
+static void grown(struct shard *shard, struct topic *topic, uint32_t slice)
+{
+    shard_delayed_news(shard, shard_stream(shard, topic, slice));
+}
+
+/* Each stream once, however often it has become longer; and of too many that it may be any. */
+static void test_news_of_what_waits(void)
+{
+    struct shard *shard = shard_new(0, DELAYED_NEWS_MAX), *back = shard_new(0, DELAYED_NEWS_MAX);
+    struct topic *a = made(shard, "__delayed.a"), *b = made(shard, "__delayed.b");
+    size_t len;
+    CHECK(shard->news.count == 0);
+    for (int again = 0; again < 3; again++) {
+        grown(shard, a, 5);
+        grown(shard, b, 5);
+        grown(shard, a, 6);
+    }
+    CHECK(shard->news.count == 3 && shard->news.of[0].topic == a->index);
+    CHECK(shard->news.of[1].topic == b->index && shard->news.of[1].slice == 5);
+    CHECK(shard->news.of[2].topic == a->index && shard->news.of[2].slice == 6);
+    shard->news.count = 0;
+    for (uint32_t slice = 0; slice < DELAYED_NEWS_MAX; slice++)
+        grown(shard, b, slice);
+    CHECK(shard->news.count == DELAYED_NEWS_MAX);
+    grown(shard, b, 0);
+    CHECK(shard->news.count == DELAYED_NEWS_MAX);
+    grown(shard, a, 0);
+    grown(shard, a, 1);
+    CHECK(shard->news.count == DELAYED_NEWS_MAX + 1);
+    /* A restore numbers topics otherwise: what was heard of them is nothing any more. */
+    made(back, "first");
+    grown(back, made(back, "__delayed.b"), 7);
+    uint8_t *bytes = shard_snapshot(shard, NULL, 0, NOW, &len);
+    CHECK(bytes != NULL && shard_restore(back, bytes, len) == 0);
+    CHECK(back->news.count == DELAYED_NEWS_MAX + 1);
+    free(bytes);
+    shard_free(back);
+    shard_free(shard);
+}
+
 int main(void)
 {
     test_topics_of_what_waits();
+    test_news_of_what_waits();
     test_topics();
     test_index();
     test_deduplication();

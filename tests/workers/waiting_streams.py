@@ -9,8 +9,11 @@ class WaitingStreams:
     ends: dict[tuple[str, int], int]
     starts: dict[tuple[str, int], int]
 
-    def delayed_news(self) -> bool:
-        return True
+    def delayed_news(self) -> list[tuple[str, int, int, int]]:
+        told = self.__dict__.setdefault("_told", {})
+        news = [each for each in self.delayed_streams() if told.get(each[:2]) != each[3]]
+        told.update({each[:2]: each[3] for each in news})
+        return news
 
     def delayed_streams(self) -> list[tuple[str, int, int, int]]:
         return [

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from barco.errors import (
@@ -94,7 +94,7 @@ class Delays:
         for name, key in filter(None, internal.each(DELAYS, kept, read_cancelled)):
             self._cancelled.setdefault(name, []).append(key)
         self._reactor.delayed_news()
-        self._look()
+        self._take_up(self._reactor.delayed_streams())
 
     def close(self) -> None:
         """Another worker leads now, which has what was stable."""
@@ -113,11 +113,11 @@ class Delays:
 
     def look(self) -> None:
         """Something became stable: perhaps an event that is to wait."""
-        if self.epoch and self._reactor.delayed_news():
-            self._look()
+        if self.epoch:
+            self._take_up(self._reactor.delayed_news())
 
-    def _look(self) -> None:
-        for topic, index, start, end in self._reactor.delayed_streams():
+    def _take_up(self, streams: Iterable[tuple[str, int, int, int]]) -> None:
+        for topic, index, start, end in streams:
             name = (topic.removeprefix(WAITING_PREFIX), index)
             stream = self._streams.get(name)
             if stream is None:
@@ -139,8 +139,7 @@ class Delays:
 
     async def topic_deleted(self, topic: str) -> None:
         """What waits for it is not delivered, durably. BarcoError: some of it may be."""
-        if self.epoch:
-            self._look()
+        self.look()
         for stream in [each for name, each in self._streams.items() if name[0] == topic]:
             async with stream.lock:
                 await stream.drop()

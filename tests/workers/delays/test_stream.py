@@ -452,6 +452,29 @@ async def test_an_event_that_comes_within_a_step_is_looked_at_behind_it(
 
 
 @run
+async def test_only_what_has_become_longer_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All streams are listed where a leader begins, and then no more, however many there are."""
+    world = World(random.Random(1))
+    appends = Appends(world)
+    reads = Reads(world, MemoryLog(world))
+    delays = Delays(world, reads=reads, appends=appends, wall_us=lambda: world.now)
+    world.now = 10_000_000
+    for slice in range(8):
+        world.produce(WAITING, slice, [b"a"], None, [world.now * 2])
+    taken: list[int] = []
+    take = delays._take_up
+    monkeypatch.setattr(delays, "_take_up", lambda of: (taken.append(len(of)), take(of)))
+    delays.open(1)
+    delays.look()
+    world.produce(WAITING, 3, [b"b"], None, [world.now * 2])
+    world.produce(WAITING, 3, [b"c"], None, [world.now * 2])
+    delays.look()
+    delays.look()
+    assert taken == [8, 0, 1, 0] and delays._streams[TOPIC, 3].end == 3
+    delays.close()
+
+
+@run
 async def test_a_deletion_waits_for_what_waits() -> None:
     """What was delayed is dropped before the deletion is in the log; where that fails the topic is
     not deleted, and the call can be repeated."""
