@@ -423,7 +423,9 @@ class Reactor:
     def append(
         self, tag: int, topic: str, slice: int, key: bytes | None, value: bytes, /
     ) -> None: ...
-    def check_batch(self, slice: int, batch: Buffer, /) -> tuple[int, int, int, int, int]: ...
+    def check_batch(
+        self, slice: int, batch: Buffer, taken: bool = False, /
+    ) -> tuple[int, int, int, int, int]: ...
     def append_commit(
         self,
         tag: int,

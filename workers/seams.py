@@ -38,11 +38,12 @@ class ReactorLike(Protocol):
         follows. Else status, type and title of what is wrong. known_only: it makes no topic."""
 
     def check_batch(
-        self, slice: int, batch: bytes | memoryview, /
+        self, slice: int, batch: bytes | memoryview, taken: bool = False, /
     ) -> tuple[int, int, int, int, int]:
         """What a batch for a slice holds: events, bytes, lowest and highest token, latest time.
 
-        ValueError: it is malformed or not the slice's; OverflowError: it is too large.
+        ValueError: it is malformed or not the slice's; OverflowError: it is too large. `taken`: its
+        events are stored already, and may be larger than events may be now: the log bounds them.
         """
 
     def append_commit(

@@ -52,8 +52,9 @@ static int64_t event_time(const struct batch_facts *facts, uint32_t event)
     return facts->view.base_timestamp_us + (int64_t)column_delta(&facts->columns, event);
 }
 
-uint16_t batch_examine(struct reactor *reactor, const uint8_t *bytes, size_t len,
-                        struct batch_facts *facts)
+/* Of so many bytes at most, and each event of so many. */
+static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t len, uint64_t most,
+                        uint64_t event_most, struct batch_facts *facts)
 {
     memset(facts, 0, sizeof *facts);
     if (len == 0)
@@ -62,15 +63,14 @@ uint16_t batch_examine(struct reactor *reactor, const uint8_t *bytes, size_t len
         return PROBLEM_BAD_BATCH;
     if (facts->view.version != FORMAT_PLAIN && !reactor_takes_headers(reactor))
         return PROBLEM_OLD_BROKERS;
-    if (facts->view.raw_bytes > reactor->options.request_bytes_max ||
-        facts->view.count > BATCH_EVENTS_MAX)
+    if (facts->view.raw_bytes > most || facts->view.count > BATCH_EVENTS_MAX)
         return PROBLEM_BODY_TOO_LARGE;
     size_t need = (batch_scratch_bytes(&facts->view) + 7) & ~(size_t)7;
     uint8_t *scratch = reactor_scratch(reactor, need + (size_t)facts->view.count * 4);
     if (scratch == NULL)
         return PROBLEM_BUSY;
-    int status = batch_unpack(&facts->view, (uint32_t)reactor->options.event_bytes_max, scratch,
-                              need, &facts->columns);
+    const uint32_t each = event_most < UINT32_MAX ? (uint32_t)event_most : UINT32_MAX;
+    int status = batch_unpack(&facts->view, each, scratch, need, &facts->columns);
     if (status != 0)
         return status == -3 ? PROBLEM_EVENT_TOO_LARGE : PROBLEM_BAD_BATCH;
     assert(facts->columns.count == facts->view.count); /* there is room for each */
@@ -85,6 +85,13 @@ uint16_t batch_examine(struct reactor *reactor, const uint8_t *bytes, size_t len
             if (event_time(facts, i) > facts->max_timestamp)
                 facts->max_timestamp = event_time(facts, i);
     return PROBLEM_NONE;
+}
+
+uint16_t batch_examine(struct reactor *reactor, const uint8_t *bytes, size_t len,
+                       struct batch_facts *facts)
+{
+    return examine(reactor, bytes, len, reactor->options.request_bytes_max,
+                   reactor->options.event_bytes_max, facts);
 }
 
 bool batch_is_large(const struct batch_facts *facts)
@@ -126,10 +133,12 @@ uint16_t batch_sealed_run(struct reactor *reactor, const struct produce *produce
 }
 
 uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *bytes, size_t len,
-                     struct batch_outline *out)
+                     bool taken, struct batch_outline *out)
 {
     struct batch_facts facts;
-    uint16_t problem = batch_examine(reactor, bytes, len, &facts);
+    const uint64_t most = log_run_bound_max(reactor->log);
+    uint16_t problem = taken ? examine(reactor, bytes, len, most, most, &facts)
+                             : batch_examine(reactor, bytes, len, &facts);
     if (problem != PROBLEM_NONE)
         return problem;
     uint32_t number = slice_in_ring(reactor, slice);

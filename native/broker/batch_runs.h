@@ -36,9 +36,10 @@ uint16_t batch_sealed_run(struct reactor *reactor, const struct produce *produce
  * whoever leads the slice gathers them into chunks. NULL without memory. */
 struct body *batch_cut(struct reactor *reactor, const struct batch_facts *facts, int64_t number,
                        uint32_t keyless_slice);
-/* Whether the batch can be stored in this slice as it is, as one chunk. 0, or the problem. */
+/* Whether the batch can be stored in this slice as it is, as one chunk. 0, or the problem. Of what
+ * was taken in before (taken) only the log bounds the sizes. */
 uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *bytes, size_t len,
-                     struct batch_outline *out);
+                     bool taken, struct batch_outline *out);
 uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint32_t number,
                    struct waiter waiter, const uint8_t *bytes, size_t len, struct body *body,
                    uint64_t *detail);

@@ -42,12 +42,13 @@ static PyObject *Reactor_check_batch(PyObject *self, PyObject *args)
     struct reactor *reactor = reactor_of(self);
     struct batch_outline outline;
     unsigned slice;
+    int taken = 0;
     Py_buffer batch;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "Iy*", &slice, &batch))
+    if (reactor == NULL || !PyArg_ParseTuple(args, "Iy*|p", &slice, &batch, &taken))
         return NULL;
     uint16_t problem = PROBLEM_BAD_SLICE;
     if (own_slice(reactor, slice))
-        problem = batch_check(reactor, slice, batch.buf, (size_t)batch.len, &outline);
+        problem = batch_check(reactor, slice, batch.buf, (size_t)batch.len, taken, &outline);
     PyBuffer_Release(&batch);
     if (PyErr_Occurred() || problem != PROBLEM_NONE)
         return PyErr_Occurred() ? NULL : problem_error(problem);

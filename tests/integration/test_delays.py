@@ -354,3 +354,17 @@ def test_repeated_lines_are_one_body(broker: RunningBroker) -> None:
     assert send(broker, b'{"key":"k","value":0}', named).status == 200
     found = [line["value"] for line in until(broker, 3)]
     assert sorted(found) == [0, 1, 2] and found.index(2) < found.index(1)
+
+
+def test_what_was_accepted_is_delivered_whatever_the_limit_is_by_then(
+    broker: RunningBroker,
+) -> None:
+    """A smaller one, since: what is due behind it does not wait for somebody to raise it."""
+    large = json.dumps("x" * 600_000).encode()
+    for value, after in ((large, "4s"), (b"1", "4001ms")):
+        assert send(broker, value, {"Barco-Deliver-After": after}, {"slice": 0}).status == 202
+    broker.stop()
+    broker.settings |= {"limits_event_bytes_max": 65_536, "limits_request_bytes_max": 65_536}
+    broker.start()
+    assert send(broker, large, {"Barco-Deliver-After": "1s"}, {"slice": 0}).status == 413
+    assert [line["value"] for line in until(broker, 2)] == ["x" * 600_000, 1]

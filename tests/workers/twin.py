@@ -89,13 +89,13 @@ class MemoryReactor(WaitingStreams):
         self.appended_events += 1
         self.upcalls(("appended", tag, 0, slice, self.epoch, offset))
 
-    def check_batch(self, slice: int, batch: bytes | memoryview) -> tuple[int, int, int, int, int]:
+    def check_batch(self, at: int, batch: Any, _: bool = False) -> tuple[int, int, int, int, int]:
         try:
             read = decode_batch(batch)
         except ProtocolError as error:
             raise ValueError(str(error)) from None
         placement = Placement(1, 8)
-        if any(key and placement.locate(token_of(key))[1] != slice for key in read.keys):
+        if any(key and placement.locate(token_of(key))[1] != at for key in read.keys):
             raise ValueError("a key belongs to another slice")
         return len(read.values), sum(map(len, read.values)), 0, 0, 0
 

@@ -330,12 +330,13 @@ class DelayedStream:
     def _checked(self, chunk: Chunk, offsets: Sequence[int]) -> list[tuple[Any, ...]]:
         try:
             batch = _native.chunk_batch(chunk, list(offsets))
-            return [(batch, *self._shared.reactor.check_batch(self.name[1], batch))]
+            # It was accepted, whatever `event_bytes_max` is by now.
+            return [(batch, *self._shared.reactor.check_batch(self.name[1], batch, True))]
         except OverflowError:
             if len(offsets) == 1:
                 raise CorruptDataError(
-                    f"Waiting event {offsets[0]} is larger than events may be: raise"
-                    " limits.event_bytes_max, or cancel it."
+                    f"Waiting event {offsets[0]} is larger than the log's buffer: raise"
+                    " limits.memory_bytes, or cancel it."
                 ) from None
             return [each for one in offsets for each in self._checked(chunk, [one])]
         except ValueError as error:
