@@ -1,4 +1,4 @@
-"""Delayed events in a ring of three real brokers, through kills of those who lead."""
+"""Delayed events in a ring of three real brokers: through kills of those who lead, and a growth."""
 
 import json
 import sys
@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from barco.errors import BarcoError
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from cluster import LocalCluster
-from joining import three
+from joining import JoinedCluster, three
+from joining import barco as command
 
 SECONDS = 120.0
 """Generous: it only ends what has failed."""
@@ -28,7 +30,7 @@ LATE_MS = 9_000
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+def cluster(tmp_path: Path) -> Iterator[JoinedCluster]:
     yield from three(tmp_path)
 
 
@@ -101,3 +103,51 @@ def test_each_is_there_once_and_none_early(cluster: LocalCluster) -> None:
         time.sleep(0.1)
     assert sorted(value for value, _ in found) == sorted(dues), "each once"
     assert all(time_us == dues[value] * 1000 for value, time_us in found)
+
+
+GROWTH_MS = 40_000
+"""When the last are due: mostly behind the growth, so that who leads since delivers them."""
+
+
+def grow(cluster: JoinedCluster) -> None:
+    """To four, as an operator does."""
+    net, _, last = cluster.hosts[-1].rpartition(".")
+    fourth = cluster.join(f"{net}.{int(last) + 1}")
+    cluster.wait_ready([fourth])
+    grown = command("scale", "--to", 4, "--timeout", 90, "--endpoint", cluster.endpoints[1])
+    assert grown.returncode == 0, grown.stdout + grown.stderr
+
+
+def test_what_waits_moves_with_its_slice(cluster: JoinedCluster) -> None:
+    """Three become four: what is due before, meanwhile and behind it is there once, in its order,
+    and what was cancelled before is not; what waits can be cancelled where it is now."""
+    endpoints = list(cluster.endpoints)
+    start_ms = time.time_ns() // 1_000_000
+    dues = {n: start_ms + 2_000 + n * (GROWTH_MS - 2_000) // EVENTS for n in range(EVENTS)}
+    hour = datetime.now(UTC) + timedelta(hours=1)
+    soon = datetime.fromtimestamp((start_ms + GROWTH_MS) / 1000, UTC)
+    with barco.Producer(endpoints) as producer, barco.Admin(endpoints) as admin:
+        sent = [
+            producer.send(
+                "t", b"%d" % n, f"key-{n % 31}", deliver_at=datetime.fromtimestamp(due / 1000, UTC)
+            )
+            for n, due in dues.items()
+        ]
+        never = [producer.send("t", b"-1", f"key-{n}", deliver_at=soon) for n in range(31)]
+        later = [producer.send("t", b"-2", f"key-{n}", deliver_at=hour) for n in range(31)]
+        assert all(each.result(SECONDS).delayed for each in sent)
+        for each in never:
+            admin.cancel_delayed("t", str(each.result(SECONDS).delayed))
+        grow(cluster)
+        for each in later:
+            admin.cancel_delayed("t", str(each.result(SECONDS).delayed))
+    until = time.monotonic() + SECONDS
+    found: list[tuple[int, int]] = []
+    while len({value for value, _ in found}) < EVENTS or time.time() < soon.timestamp() + 0.5:
+        assert time.monotonic() < until, sorted(set(dues) - {value for value, _ in found})
+        found = look(list(cluster.endpoints), dues)
+        time.sleep(0.2)
+    assert sorted(value for value, _ in found) == sorted(dues), "each once"
+    for key in range(31):  # Of one slice: by when they are due.
+        of_key = [value for value, _ in found if value % 31 == key]
+        assert of_key == sorted(of_key), f"key-{key} is out of order"
