@@ -15,7 +15,7 @@ from barco.errors import (
     UnauthorizedError,
 )
 from barco.model.access import EVERYBODY, User
-from barco.model.bearer import token_in
+from barco.model.bearer import challenges, shown_in
 from barco.workers.http.base.audit import HEADER as AUDIT_HEADER
 from barco.workers.http.base.audit import Audit
 from barco.workers.http.base.context import Context
@@ -75,8 +75,13 @@ def _administers(method: str, path: str) -> bool:
     return method != "GET" and path.startswith(_ADMINISTRATION)
 
 
-def _unauthorized() -> UnauthorizedError:
-    return UnauthorizedError("Show a user's token: Authorization: Bearer TOKEN.")
+def _unauthorized(headers: Sequence[tuple[bytes, bytes]]) -> UnauthorizedError:
+    error = UnauthorizedError(
+        "Show a user's token: Authorization: Bearer TOKEN, or Basic with the user's name and the "
+        "token as the password."
+    )
+    error.challenges = challenges(headers)
+    return error
 
 
 class App:
@@ -200,7 +205,7 @@ class App:
         if response.status < 400 and not administers:
             return response
         request, access = self.audit.next_id(), self._context.service.access
-        user = access.who(token_in(path, headers)) if access.is_heard else None
+        user = access.who(*shown_in(path, headers)) if access.is_heard else None
         if response.status in (401, 403, 429):
             self.audit.refused(request, user, (method, path), response.status, why)
         elif administers:
@@ -219,7 +224,7 @@ class App:
         opened = is_open(path)
         user = None if opened else self._who(path, headers)
         if user is None and not opened:
-            raise _unauthorized()
+            raise _unauthorized(headers)
         route, variables, allowed = self._router.find(method, path)
         if route is None:
             return Response(204, b"", (("Allow", ", ".join(allowed)),))
@@ -229,7 +234,7 @@ class App:
             raise NotReadyError(self._context.reason)
         if user is None:
             if not need.open:
-                raise _unauthorized()
+                raise _unauthorized(headers)
             user = NOBODY
         request = Request(method, path, parse_query(query), headers, body, variables, user, number)
         check_parameters(route, request)
@@ -240,7 +245,7 @@ class App:
     def _who(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> User | None:
         """Who asks; None: that is not shown, or not so."""
         access = self._context.service.access
-        return EVERYBODY if not access.required else access.who(token_in(path, headers))
+        return EVERYBODY if not access.required else access.who(*shown_in(path, headers))
 
     async def _still(self, need: Need, request: Request, response: Response) -> Response:
         """The answer, unless it was long in coming, and less is granted now to whoever asked."""
@@ -253,5 +258,5 @@ class App:
         if response.undo is not None:
             await response.undo()
         if now is None:
-            raise _unauthorized()
+            raise _unauthorized(request.headers)
         raise NotReadyError("What this user may do has changed meanwhile: ask again.")

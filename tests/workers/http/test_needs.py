@@ -1,6 +1,7 @@
 """Who may call what: every route with every kind of user, and what each is answered."""
 
 import asyncio
+import base64
 import json
 import logging
 from collections.abc import Mapping
@@ -17,7 +18,28 @@ from barco.workers.http.table import ROUTES
 
 from ..twin import Answer, Broker
 
+
+def shown(who: str) -> dict[str, str]:
+    """By whom a request is sent, whose token is the name; NAME:TOKEN is said as Basic has it."""
+    if who == "no token":
+        return {}
+    if ":" in who:
+        return {"Authorization": f"Basic {base64.b64encode(who.encode()).decode()}"}
+    return {"Authorization": f"Bearer {who}"}
+
+
 USERS = {name: tuple(map(Grant.parse, grants)) for name, grants in GRANTS.items()}
+
+
+NAMED = {
+    "all:all": "all",
+    "elsewhere:elsewhere": "elsewhere",
+    "measures:all": "wrong token",  # All's token, and it is not said to be all's.
+    ":all": "wrong token",
+    "all:measures": "wrong token",
+    "all:nobody": "wrong token",
+}
+"""Said by name and password, and who that is."""
 
 
 class Closed(Broker):
@@ -37,7 +59,7 @@ class Closed(Broker):
     async def ask(
         self, who: str, method: str, path: str, query: str = "", body: Any = None
     ) -> Answer:
-        headers = {} if who == "no token" else {"Authorization": f"Bearer {who}"}
+        headers = shown(who)
         if body is not None:
             headers["Content-Type"] = "application/json"
         given = b"" if body is None else json.dumps(body).encode()
@@ -70,13 +92,14 @@ def test_the_matrix(key: tuple[str, str]) -> None:
     path, query, body, allowed = CALLS[key]
 
     async def main() -> None:
-        for who in (*USERS, "no token", "wrong token"):
+        for who in (*USERS, *NAMED, "no token", "wrong token"):
             answer = await closed().ask(who, key[0], path, query, body)
             refused = {401, 403} & {answer.status}
-            if who in allowed | {"all"}:
+            user = NAMED.get(who, who)
+            if user in allowed | {"all"}:
                 assert not refused, (who, answer)
                 continue
-            assert answer.status == (401 if who.endswith("token") else 403), (who, answer)
+            assert answer.status == (401 if user.endswith("token") else 403), (who, answer)
             slug = answer.json["type"].rpartition(":")[2]
             assert slug == ("unauthorized" if answer.status == 401 else "forbidden")
             assert ("www-authenticate" in answer.headers) == (answer.status == 401)
@@ -108,8 +131,11 @@ def test_a_header_that_two_could_read_differently_is_nobodys() -> None:
             ([good, good], 401),
             ([good, (b"authorization", b"Bearer x")], 401),
             ([(b"Authorization", b"Basic all")], 401),
+            ([(b"Authorization", b"Basic YWxsOmFsbA==")], 200),
+            ([good, (b"Authorization", b"Basic YWxsOmFsbA==")], 401),
             ([(b"Authorization", b"Bearer  all")], 401),
             ([(b"Authorization", b"Bearer all" + b" " * 126)], 401),
+            ([(b"Authorization", b"Basic " + b"YWxs" * 10_000)], 401),
             ([(b"Authorization", b"")], 401),
         ):
             answer = await app.handle("GET", "/v1/topics", "", headers, b"")

@@ -71,7 +71,7 @@ def problem_response(error: BarcoError) -> Response:
     document = error.problem()
     headers = [("Content-Type", PROBLEM), ("Cache-Control", "no-store")]
     if isinstance(error, UnauthorizedError):
-        headers.append(("WWW-Authenticate", 'Bearer realm="barco"'))
+        headers += (("WWW-Authenticate", each) for each in error.challenges)
     if isinstance(error, MethodNotAllowed):
         headers.append(("Allow", ", ".join(document.pop("allow", []))))
     if error.retryable:
