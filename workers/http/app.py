@@ -17,7 +17,7 @@ from barco.errors import (
 from barco.model.access import EVERYBODY, User
 from barco.model.bearer import challenges, shown_in
 from barco.workers.http.base.audit import HEADER as AUDIT_HEADER
-from barco.workers.http.base.audit import Audit
+from barco.workers.http.base.audit import REFUSALS, Audit
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_parameters
 from barco.workers.http.base.messages import Request, Response, parse_query, problem_response
@@ -54,6 +54,8 @@ _ADMINISTRATION = (
     *("/registry/subjects", "/registry/config", "/registry/mode"),
 )
 """What is changed there is told in the log."""
+
+OVER_QUOTA = (QuotaExceededError, QuotaUsedUpError)
 
 NOBODY = User("")
 """Whoever asks for what is open: nothing is granted to nobody."""
@@ -178,10 +180,11 @@ class App:
         why = ""
         try:
             response = await self._dispatch(method, path, query, headers, body, number)
+            self._over_quota += sum(isinstance(each.error, OVER_QUOTA) for each in response.refused)
         except BarcoError as error:
             if error.status == 500:
                 _log.error("%s %.200r: %s", method, path, error)
-            if isinstance(error, QuotaExceededError | QuotaUsedUpError):
+            if isinstance(error, OVER_QUOTA):
                 self._over_quota += 1
             response, why = problem_response(error), error.detail
         except Exception:  # noqa: BLE001 - one request's bug must not end the worker.
@@ -202,11 +205,15 @@ class App:
         """The answer with the id of its request, where that is in a line of the log, or may be
         asked for."""
         administers = _administers(method, path)
-        if response.status < 400 and not administers:
+        if response.status < 400 and not administers and not response.refused:
             return response
         request, access = self.audit.next_id(), self._context.service.access
         user = access.who(*shown_in(path, headers)) if access.is_heard else None
-        if response.status in (401, 403, 429):
+        for each in response.refused:
+            error = each.error
+            part: dict[str, str | int] = {"topic": each.topic, "events": each.events}
+            self.audit.refused(request, user, (method, path), error.status, error.detail, part)
+        if response.status in REFUSALS:
             self.audit.refused(request, user, (method, path), response.status, why)
         elif administers:
             self.audit.administered(request, user, (method, path), response.status)

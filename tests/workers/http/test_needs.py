@@ -13,6 +13,7 @@ from reference.calls import CALLS, COMMIT, GRANTS, LEAVE
 from barco.model.access import ALL, QUOTAS, AccessTable, Grant, User, hash_of
 from barco.model.options import WorkerOptions
 from barco.workers.http.app import is_open
+from barco.workers.http.base.audit import KEPT_OF_ONE
 from barco.workers.http.needs import NEEDS
 from barco.workers.http.table import ROUTES
 
@@ -323,6 +324,48 @@ def test_the_line_of_the_log_and_the_answer_have_one_id(
         assert not caplog.records and "barco-request-id" not in answer.headers
         answer = await broker.ask("consumes", "GET", "/v1/topics/t/x")
         assert answer.status == 404 and "barco-request-id" in answer.headers
+
+    asyncio.run(main())
+
+
+def test_documents_that_are_refused_are_told_as_requests_are(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("barco"), "propagate", True)
+    caplog.set_level(logging.INFO, "barco.audit")
+
+    def bulk(*named: tuple[str, str]) -> bytes:
+        lines = [json.dumps({each[0]: {"_index": each[1]}}).encode() for each in named]
+        documents = [b"" if each[0] == "delete" else b"{}\n" for each in named]
+        return b"".join(b"%s\n%s" % each for each in zip(lines, documents, strict=True))
+
+    async def main() -> None:
+        broker = closed()
+        app = broker.apps[0]
+        assert app is not None
+
+        async def sent(who: str, *named: tuple[str, str]) -> tuple[Any, list[dict[str, Any]]]:
+            caplog.clear()
+            headers = [(b"Authorization", f"Bearer {who}".encode())]
+            answer = await app.handle("POST", "/elastic/_bulk", "", headers, bulk(*named))
+            assert answer.status == 200
+            return answer, [vars(each) for each in caplog.records]
+
+        refused = [("index", "a.1"), ("create", "a.2"), ("create", "a.1"), ("delete", "t")]
+        answer, lines = await sent("elsewhere", *refused)
+        assert [(line["topic"], line["events"]) for line in lines] == [("a.1", 2), ("a.2", 1)]
+        for line in lines:
+            assert (line["message"], line["user"], line["status"]) == ("refused", "elsewhere", 403)
+            assert (line["method"], line["path"]) == ("POST", "/elastic/_bulk")
+            assert line["request"] == dict(answer.headers)["Barco-Request-Id"]
+            assert "was not granted produce" in line["why"]
+        answer, lines = await sent("all", ("delete", "t"))  # 400: that is no matter of rights.
+        assert not lines and "Barco-Request-Id" not in dict(answer.headers)
+        _, lines = await sent("produces", *(("index", f"t.{each}") for each in range(200)))
+        assert len(lines) == KEPT_OF_ONE
+        caplog.clear()
+        app.audit.tell(([], []))
+        assert vars(caplog.records[0])["left_out"] == 200 - KEPT_OF_ONE
 
     asyncio.run(main())
 
