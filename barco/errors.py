@@ -92,6 +92,8 @@ class UnauthorizedError(RequestError):
     status = 401
     slug = "unauthorized"
     title = "Unauthorized"
+    challenges: tuple[str, ...] = ()
+    """How a token is shown, for WWW-Authenticate."""
 
 
 class ForbiddenError(RequestError):

@@ -29,8 +29,8 @@ TOKEN_PREFIX = "barco_"
 """So that who finds one in a file knows what it is."""
 
 HASH_BYTES = 32
-TOKEN_BYTES_MAX = 135
-"""Of an Authorization header, with its "Bearer ": longer ones are nobody's, unhashed."""
+TOKEN_BYTES_MAX = 128
+"""Longer ones are nobody's, unhashed."""
 
 OWNED_BY = ":"
 """Between a user's name and what is the user's own: no name of a user has it."""
@@ -228,13 +228,13 @@ class AccessTable:
         """Tells this table from every other one."""
         return hashlib.sha256(repr(self.to_plain()).encode()).digest()
 
-    def find(self, token: str) -> User | None:
-        """Whose token that is."""
+    def find(self, token: str, name: str | None = None) -> User | None:
+        """Whose token that is, and whose it was said to be; None: nobody's, or not so."""
         given = hash_of(token)
         user = self._by_hash.get(given)
         if user is None or not any(hmac.compare_digest(given, each) for each in user.hashes):
             return None
-        return user
+        return user if name is None or name == user.name else None
 
     def with_user(self, user: User) -> "AccessTable":
         """With this one, or this one changed; a refusal is a RequestError."""

@@ -6,12 +6,18 @@ from collections.abc import Sequence
 
 from barco.model.access import TOKEN_BYTES_MAX
 
-BEARER = b"bearer "
 NAMED_BYTES_MAX = 288
 """Of a name and a token in base64."""
 
 SHIPPERS = ("/elastic", "/services/collector", "/v1/logs", "/loki", "/api/v1/write")
 """What is below is for shippers of logs, which have ways of their own to show a token."""
+
+BEARER_CHALLENGE = 'Bearer realm="barco"'
+BASIC_CHALLENGE = 'Basic realm="barco", charset="UTF-8"'
+"""What a 401 says, each in a field; `native/broker/answer.c` says the same."""
+
+Shown = tuple[str | None, str | None]
+"""A token, and whose it has to be (None: that is not said). No token: both are None."""
 
 
 def is_shippers(path: str) -> bool:
@@ -19,33 +25,40 @@ def is_shippers(path: str) -> bool:
     return any(path == each or path.startswith(each + "/") for each in SHIPPERS)
 
 
-def token_in(path: str, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-    """What `Authorization: Bearer` has, or what stands for it on such a path; None without exactly
-    one."""
+def shown_in(path: str, headers: Sequence[tuple[bytes, bytes]]) -> Shown:
+    """What `Authorization` says, as Bearer, Basic, or what stands for them on such a path; nothing
+    without exactly one."""
     given = [bytes(value) for name, value in headers if name.lower() == b"authorization"]
     if len(given) != 1:
-        return None
+        return None, None
     scheme, _, rest = given[0].partition(b" ")
-    most = TOKEN_BYTES_MAX - len(BEARER)
-    token: bytes | None = None
-    if scheme.lower() == b"bearer":
+    scheme = scheme.lower()
+    name, token = b"", b""
+    if scheme == b"bearer" or (scheme == b"splunk" and is_shippers(path)):
         token = rest
-    elif not is_shippers(path):
-        return None
-    elif scheme.lower() == b"splunk":
-        token = rest
-    elif scheme.lower() in (b"basic", b"apikey") and len(rest) <= NAMED_BYTES_MAX:
-        token = _named(rest)
-    return token.decode("latin-1") if token and len(token) <= most else None
+    elif scheme == b"basic" or (scheme == b"apikey" and is_shippers(path)):
+        name, token = _named(rest)
+    if not 0 < len(token) <= TOKEN_BYTES_MAX:
+        return None, None
+    return token.decode("latin-1"), name.decode("latin-1") if scheme == b"basic" else None
 
 
-def _named(text: bytes) -> bytes | None:
-    """Of NAME:TOKEN in base64 what is behind the first colon."""
+def challenges(headers: Sequence[tuple[bytes, bytes]]) -> tuple[str, ...]:
+    """How to show a token, for whom none was found. Who has shown a bearer's is not told of names
+    and passwords: a browser would open a dialog of its own, and not let a page ask."""
+    given = [bytes(value) for name, value in headers if name.lower() == b"authorization"]
+    bare = len(given) == 1 and given[0].lower().startswith(b"bearer ")
+    return (BEARER_CHALLENGE,) if bare else (BEARER_CHALLENGE, BASIC_CHALLENGE)
+
+
+def _named(text: bytes) -> tuple[bytes, bytes]:
+    """Of NAME:TOKEN in base64 both; empty if it is none."""
     bare = text.rstrip(b"=")
-    if len(text) - len(bare) > 2:
-        return None
+    if len(text) > NAMED_BYTES_MAX or len(text) - len(bare) > 2:
+        return b"", b""
     try:
-        padded = bare + b"=" * (-len(bare) % 4)
-        return base64.b64decode(padded, validate=True).partition(b":")[2]
+        packed = base64.b64decode(bare + b"=" * (-len(bare) % 4), validate=True)
     except binascii.Error:
-        return None
+        return b"", b""
+    name, _, token = packed.partition(b":")
+    return name, token

@@ -46,8 +46,9 @@ struct shown {
     uint64_t number;            /* of the table; 0: nothing was found */
     const uint8_t *entry;
     bool counted; /* among its user's connections */
-    uint8_t token_len, topic_len; /* 0: none yet */
-    char token[BEARER_BYTES_MAX]; /* the header's value */
+    uint8_t topic_len; /* 0: none yet */
+    uint16_t value_len;
+    char value[SHOWN_BYTES_MAX]; /* the header's, by which it was shown */
     char topic[TOPIC_BYTES_MAX];  /* to which this user may produce */
 };
 
@@ -206,16 +207,30 @@ void access_free(struct reactor *reactor)
 
 /* ---- who ---- */
 
-/* Whose token a header's value has; NULL: nobody's. */
-static const uint8_t *entry_of(const struct access *access, const char *bearer, size_t len)
+static bool hash_of(const struct http1_slice *text, uint8_t hash[EVP_MAX_MD_SIZE])
+{
+    unsigned len = 0;
+    if (EVP_Digest(text->p, text->len, hash, &len, EVP_sha256(), NULL) != 1)
+        return false;
+    assert(len == ACCESS_HASH_BYTES);
+    return true;
+}
+
+/* Whose token a header's value has; NULL: nobody's, or not that of the user whom it names. */
+static const uint8_t *entry_of(const struct access *access, const struct http1_slice *value)
 {
     uint8_t hash[EVP_MAX_MD_SIZE];
-    unsigned hash_len = 0;
-    assert(len > 7 && len <= BEARER_BYTES_MAX);
-    if (EVP_Digest(bearer + 7, len - 7, hash, &hash_len, EVP_sha256(), NULL) != 1)
+    char room[NAMED_ROOM_BYTES];
+    struct bearer bearer;
+    if (!bearer_read(value, room, &bearer) || !hash_of(&bearer.token, hash))
         return NULL;
-    assert(hash_len == ACCESS_HASH_BYTES);
-    return find(access, hash);
+    const uint8_t *entry = find(access, hash);
+    if (entry == NULL || bearer.name.p == NULL)
+        return entry;
+    if (!hash_of(&bearer.name, hash) ||
+        CRYPTO_memcmp(entry + ACCESS_HASH_BYTES, hash, ACCESS_HASH_BYTES) != 0)
+        return NULL;
+    return entry;
 }
 
 /* The connection is its user's no more. */
@@ -274,13 +289,13 @@ void access_forget(struct conn *conn)
  * there before stays noted then: the answers that are still to come are theirs to pay, and the
  * connection is theirs. */
 static const uint8_t *who(struct conn *conn, const struct access *access,
-                          const struct http1_slice *bearer)
+                          const struct http1_slice *value)
 {
     struct shown *shown = client_of(conn)->shown;
-    if (shown != NULL && shown->number == access->number && shown->token_len == bearer->len &&
-        CRYPTO_memcmp(shown->token, bearer->p, bearer->len) == 0)
+    if (shown != NULL && shown->number == access->number && shown->value_len == value->len &&
+        CRYPTO_memcmp(shown->value, value->p, value->len) == 0)
         return shown->entry;
-    const uint8_t *entry = entry_of(access, bearer->p, bearer->len);
+    const uint8_t *entry = entry_of(access, value);
     if (entry == NULL)
         return NULL;
     if (shown == NULL && (shown = show(conn)) == NULL)
@@ -288,8 +303,9 @@ static const uint8_t *who(struct conn *conn, const struct access *access,
     give_back(access, shown);
     shown->topic_len = 0;
     shown->entry = entry;
-    shown->token_len = (uint8_t)bearer->len;
-    memcpy(shown->token, bearer->p, bearer->len);
+    assert(value->len <= sizeof shown->value);
+    shown->value_len = (uint16_t)value->len;
+    memcpy(shown->value, value->p, value->len);
     shown->number = access->number;
     return entry;
 }
@@ -428,10 +444,11 @@ uint16_t access_check(struct conn *conn, const struct http1_request *head,
         return PROBLEM_NONE;
     if (!access->known)
         return PROBLEM_NOT_READY;
-    char room[BEARER_BYTES_MAX];
-    struct http1_slice bearer;
-    if (!bearer_of(head, room, &bearer) || who(conn, access, &bearer) == NULL)
+    struct http1_slice value;
+    if (!bearer_of(head, &value))
         return PROBLEM_UNAUTHORIZED;
+    if (who(conn, access, &value) == NULL)
+        return bearer_is_bare(&value) ? PROBLEM_BEARER : PROBLEM_UNAUTHORIZED;
     assert(client->shown->number == access->number);
     if (!count_in(access, client->shown)) {
         conn_reactor(conn)->over_quota++;

@@ -6,9 +6,7 @@
 #include "admission/paths.h"
 #include "base/base64.h"
 
-#define NAMED_BYTES_MAX 288u /* base64 of a name of 64 bytes, a colon and the longest token */
-
-static const char bearer[] = "Bearer ";
+enum scheme { SCHEME_NONE, SCHEME_BEARER, SCHEME_SPLUNK, SCHEME_BASIC, SCHEME_APIKEY };
 
 static bool is_named(const struct http1_slice *name, const char *lower, uint32_t len)
 {
@@ -31,15 +29,26 @@ static bool is_scheme(const struct http1_slice *value, const char *lower, uint32
     return true;
 }
 
-/* What NAME:TOKEN in base64 says behind its first colon, to room. 0: that is not what it is. */
-static uint32_t named_token(const struct http1_slice *text, char *room, uint32_t cap)
+static enum scheme scheme_of(const struct http1_slice *value, struct http1_slice *rest)
+{
+    if (is_scheme(value, "bearer", 6, rest))
+        return SCHEME_BEARER;
+    if (is_scheme(value, "basic", 5, rest))
+        return SCHEME_BASIC;
+    if (is_scheme(value, "splunk", 6, rest))
+        return SCHEME_SPLUNK;
+    return is_scheme(value, "apikey", 6, rest) ? SCHEME_APIKEY : SCHEME_NONE;
+}
+
+/* Unpacks base64, with its padding or without. The length; 0: it is none. */
+static uint32_t unpack(const struct http1_slice *text, char room[NAMED_ROOM_BYTES])
 {
     uint32_t bits = 0, held = 0, len = 0, left = text->len;
-    bool behind = false;
-    if (text->len > NAMED_BYTES_MAX)
-        return 0;
+    assert(text->len <= NAMED_BYTES_MAX);
     while (left > 0 && text->len - left < 2 && text->p[left - 1] == '=')
         left--;
+    if (left % 4 == 1)
+        return 0;
     for (uint32_t i = 0; i < left; i++) {
         const int digit = base64_digit(text->p[i]);
         if (digit < 0)
@@ -49,42 +58,41 @@ static uint32_t named_token(const struct http1_slice *text, char *room, uint32_t
         if (held < 8)
             continue;
         held -= 8;
-        const char byte = (char)(bits >> held & 0xff);
-        if (behind && len == cap)
-            return 0;
-        if (behind)
-            room[len++] = byte;
-        behind |= byte == ':';
+        room[len++] = (char)(bits >> held & 0xff);
     }
-    assert(len <= cap);
+    assert(len <= NAMED_ROOM_BYTES);
     return len;
 }
 
-static bool write_bearer(const struct http1_slice *value, char room[BEARER_BYTES_MAX],
-                         struct http1_slice *out)
+bool bearer_read(const struct http1_slice *value, char room[NAMED_ROOM_BYTES], struct bearer *out)
 {
-    const uint32_t before = sizeof bearer - 1, cap = BEARER_BYTES_MAX - before;
     struct http1_slice rest;
-    uint32_t len = 0;
-    memcpy(room, bearer, before);
-    if (is_scheme(value, "splunk", 6, &rest)) {
-        if (rest.len > cap)
+    const enum scheme scheme = scheme_of(value, &rest);
+    assert(scheme != SCHEME_NONE && value->len <= SHOWN_BYTES_MAX);
+    *out = (struct bearer){.token = rest};
+    if (scheme == SCHEME_BASIC || scheme == SCHEME_APIKEY) {
+        const uint32_t len = unpack(&rest, room);
+        const char *colon = len > 0 ? memchr(room, ':', len) : NULL;
+        if (colon == NULL)
             return false;
-        memcpy(room + before, rest.p, rest.len);
-        len = rest.len;
-    } else if (is_scheme(value, "basic", 5, &rest) || is_scheme(value, "apikey", 6, &rest)) {
-        len = named_token(&rest, room + before, cap);
+        const uint32_t before = (uint32_t)(colon - room);
+        out->token = (struct http1_slice){colon + 1, len - before - 1};
+        if (scheme == SCHEME_BASIC)
+            out->name = (struct http1_slice){room, before};
     }
-    assert(before + len <= BEARER_BYTES_MAX);
-    *out = (struct http1_slice){room, before + len};
-    return len > 0;
+    return out->token.len > 0 && out->token.len <= TOKEN_BYTES_MAX;
 }
 
-bool bearer_of(const struct http1_request *head, char room[BEARER_BYTES_MAX],
-               struct http1_slice *out)
+bool bearer_is_bare(const struct http1_slice *value)
+{
+    struct http1_slice rest;
+    return scheme_of(value, &rest) == SCHEME_BEARER;
+}
+
+bool bearer_of(const struct http1_request *head, struct http1_slice *value)
 {
     const struct http1_slice *found = NULL;
-    struct http1_slice token;
+    struct http1_slice rest;
     for (uint16_t i = 0; i < head->header_count; i++) {
         if (!is_named(&head->headers[i].name, "authorization", 13))
             continue;
@@ -92,11 +100,12 @@ bool bearer_of(const struct http1_request *head, char room[BEARER_BYTES_MAX],
             return false;
         found = &head->headers[i].value;
     }
-    if (found == NULL)
+    const enum scheme scheme = found == NULL ? SCHEME_NONE : scheme_of(found, &rest);
+    if (scheme == SCHEME_NONE)
         return false;
-    if (is_scheme(found, "bearer", 6, &token)) {
-        *out = *found;
-        return found->len <= BEARER_BYTES_MAX;
-    }
-    return path_is_shippers(head) && write_bearer(found, room, out);
+    if ((scheme == SCHEME_SPLUNK || scheme == SCHEME_APIKEY) && !path_is_shippers(head))
+        return false;
+    const bool packed = scheme == SCHEME_BASIC || scheme == SCHEME_APIKEY;
+    *value = *found;
+    return rest.len <= (packed ? NAMED_BYTES_MAX : TOKEN_BYTES_MAX);
 }

@@ -18,6 +18,11 @@
 #define PARTS_ON_STACK 256u
 #define PART_BYTES 160u /* of one part in the answer, at most */
 
+#define SHOW_A_TOKEN                                                                               \
+    "show a user's token: Authorization: Bearer TOKEN, or Basic with the user's name and the "     \
+    "token as the password"
+#define BASIC_CHALLENGE "WWW-Authenticate: Basic realm=\"barco\", charset=\"UTF-8\"\r\n"
+
 struct problem_text {
     uint16_t status;
     const char *type, *title;
@@ -120,8 +125,8 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
                                 "a page of another origin sent this: if it may, add its origin to "
                                 "clients.hosts",
                                 1, 0},
-    [PROBLEM_UNAUTHORIZED] = {401, "unauthorized",
-                              "show a user's token: Authorization: Bearer TOKEN", 1, 0},
+    [PROBLEM_UNAUTHORIZED] = {401, "unauthorized", SHOW_A_TOKEN, 1, 0},
+    [PROBLEM_BEARER] = {401, "unauthorized", SHOW_A_TOKEN, 1, 0},
     [PROBLEM_FORBIDDEN] = {403, "forbidden", "this user was not granted produce on this topic", 1,
                            0},
     [PROBLEM_QUOTA] = {429, "quota-exceeded", "this user's quota is used up for now", 1, 1},
@@ -461,7 +466,8 @@ static void render_problem(struct conn *conn, const struct slot *slot)
                          slot->problem == PROBLEM_QUOTA ? access_wait(conn) : text->retry_after);
     if (text->status == 401)
         used += snprintf(head + used, sizeof head - (size_t)used,
-                         "WWW-Authenticate: Bearer realm=\"barco\"\r\n");
+                         "WWW-Authenticate: Bearer realm=\"barco\"\r\n%s",
+                         slot->problem == PROBLEM_BEARER ? "" : BASIC_CHALLENGE);
     if (slot->problem == PROBLEM_ENCODING)
         used += snprintf(head + used, sizeof head - (size_t)used,
                          "Accept-Encoding: " INFLATE_CODINGS "\r\n");

@@ -107,8 +107,8 @@ static uint16_t finish_control(struct conn *conn, struct slot *slot)
 /* Whom a line tells: of these nobody has looked yet who asks, or nobody is known. */
 static uint32_t refused_user(const struct conn *conn, uint16_t problem)
 {
-    const bool unasked = problem == PROBLEM_UNAUTHORIZED || problem == PROBLEM_FOREIGN_HOST ||
-                         problem == PROBLEM_FOREIGN_ORIGIN;
+    const bool unasked = problem == PROBLEM_UNAUTHORIZED || problem == PROBLEM_BEARER ||
+                         problem == PROBLEM_FOREIGN_HOST || problem == PROBLEM_FOREIGN_ORIGIN;
     return unasked ? NO_USER : access_user(conn);
 }
 

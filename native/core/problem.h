@@ -44,6 +44,7 @@ enum problem {
     PROBLEM_FOREIGN_HOST,
     PROBLEM_FOREIGN_ORIGIN,
     PROBLEM_UNAUTHORIZED,
+    PROBLEM_BEARER, /* the same, of who has shown a bearer's token */
     PROBLEM_FORBIDDEN,
     PROBLEM_QUOTA,
     PROBLEM_CONNECTIONS,

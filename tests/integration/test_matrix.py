@@ -3,6 +3,7 @@ kind of user, in plain, and with certificates of all kinds; and the ports betwee
 may not is refused, and nothing is changed by it."""
 
 import asyncio
+import base64
 import http.client
 import json
 import socket
@@ -114,6 +115,8 @@ class Asking:
                 self._host, port, timeout=20, context=self._context
             )
         headers = {} if who == "no token" else {"Authorization": f"Bearer barco_{who}"}
+        if ":" in who:
+            headers["Authorization"] = f"Basic {base64.b64encode(who.encode()).decode()}"
         if body is not None:
             headers["Content-Type"] = "application/json"
         try:
@@ -150,7 +153,7 @@ def state(ring: Closed) -> dict[str, Any]:
 @pytest.mark.parametrize("broker", [ASKS_FOR_CERTIFICATES, OTHER])
 def test_every_route_at_every_port_for_clients(ring: Closed, broker: int) -> None:
     before, asks = state(ring), Asking(ring, broker)
-    strangers = {"no token": 401, "nobody": 401, "gone": 401}
+    strangers = {"no token": 401, "nobody": 401, "gone": 401, "measures:barco_all": 401}
     users = dict.fromkeys((name for name in GRANTS if name != "all"), 403)
     refused = 0
     for port in PORTS:
@@ -165,10 +168,11 @@ def test_every_route_at_every_port_for_clients(ring: Closed, broker: int) -> Non
                     found = asks(who, key, port)
                 assert found[0] == status, (port, key, who, found)
                 refused += 1
-    assert refused > len(PORTS) * len(ROUTES) * 7
+    assert refused > len(PORTS) * len(ROUTES) * 8
     assert state(ring) == before
     for port in PORTS:  # And it is not that nobody is let in there.
-        assert asks("measures", ("GET", "/v1/topics"), port)[0] == 200
+        for who in ("measures", "measures:barco_measures"):
+            assert asks(who, ("GET", "/v1/topics"), port)[0] == 200
 
 
 def every_route(host: str) -> bytes:

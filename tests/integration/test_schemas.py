@@ -195,10 +195,18 @@ def test_a_closed_broker(tmp_path: Path) -> None:
                 call(*args)
             assert caught.value.http_status_code == status
 
+        def named(user: str) -> SchemaRegistryClient:
+            given = {"basic.auth.user.info": user, "max.retries": 0}
+            return client(broker, **given)
+
         refused(401, client(broker).get_subjects)
+        refused(401, named("reads:w-token").get_subjects)
+        refused(401, named("reads:r").get_subjects)
         write = AvroSerializer(shown("w-token"), json.dumps(TRIP))
         value = write({"km": 1.0, "to": None}, CONTEXT)
-        assert AvroDeserializer(shown("r-token"))(value, CONTEXT)["km"] == 1.0
+        for reads in (shown("r-token"), named("reads:r-token")):
+            assert AvroDeserializer(reads)(value, CONTEXT)["km"] == 1.0
+        refused(403, named("reads:r-token").register_schema, "trips-value", avro(LATER))
         refused(403, shown("r-token").register_schema, "trips-value", avro(LATER))
         refused(403, shown("w-token").register_schema, "other-value", avro(TRIP))
         refused(403, shown("w-token").delete_subject, "trips-value")

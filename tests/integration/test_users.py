@@ -1,5 +1,6 @@
 """Who may do what, over sockets: every route with every kind of user, and what ends in a second."""
 
+import base64
 import json
 import os
 import re
@@ -78,6 +79,8 @@ def ask(
     broker: RunningBroker, who: str, method: str, path: str, query: str = "", body: Any = None
 ) -> tuple[int, bytes, dict[str, str]]:
     headers = {} if who == "no token" else {"Authorization": f"Bearer {who}"}
+    if ":" in who:
+        headers["Authorization"] = f"Basic {base64.b64encode(who.encode()).decode()}"
     given = None if body is None else json.dumps(body).encode()
     if body is not None:
         headers["Content-Type"] = "application/json"
@@ -122,6 +125,16 @@ def all_answer(
             time.sleep(0.005)
 
 
+NAMED = {
+    "all:barco_all": "all",
+    "elsewhere:barco_elsewhere": "elsewhere",
+    "measures:barco_all": "wrong token",  # All's token, and it is not said to be all's.
+    ":barco_all": "wrong token",
+    "all:barco_measures": "wrong token",
+}
+"""Said by name and password, and who that is."""
+
+
 def test_the_matrix_over_sockets(broker: RunningBroker) -> None:
     calls = {
         **CALLS,
@@ -136,13 +149,14 @@ def test_the_matrix_over_sockets(broker: RunningBroker) -> None:
         ]
         for key in keep:
             path, query, body, allowed = calls[key]
-            for who in (*GRANTS, "no token", "wrong token"):
+            for who in (*GRANTS, *NAMED, "no token", "wrong token"):
                 token = f"barco_{who}" if who in GRANTS else who
+                user = NAMED.get(who, who)
                 status, said, headers = ask(broker, token, key[0], path, query, body)
-                if who in allowed | {"all"}:
+                if user in allowed | {"all"}:
                     assert status not in (401, 403), (key, who, said)
                     continue
-                assert status == (401 if who.endswith("token") else 403), (key, who, said)
+                assert status == (401 if user.endswith("token") else 403), (key, who, said)
                 assert ("www-authenticate" in headers) == (status == 401)
         for path in ("/ready/", "/consoles", "//", "/console%2f", "/console%2F..%2Fstatus"):
             assert ask(broker, "no token", "GET", path)[0] == 401, path

@@ -4,6 +4,7 @@ import re
 from functools import cache
 
 from barco import limits
+from barco.model import access, bearer
 from barco.workers.http.listening import places
 from barco.workers.shard import producers
 
@@ -67,7 +68,9 @@ def test_the_same_limit_in_both_languages() -> None:
 
 BESIDE = {
     "FEED_ID_BYTES_MAX": places.ID_BYTES_MAX,
+    "NAMED_BYTES_MAX": bearer.NAMED_BYTES_MAX,
     "PRODUCER_NAME_MAX": producers.PRODUCER_NAME_MAX,
+    "TOKEN_BYTES_MAX": access.TOKEN_BYTES_MAX,
 }
 """Of one room alone, by C's name: they stand where they are used."""
 

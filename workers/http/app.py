@@ -15,9 +15,9 @@ from barco.errors import (
     UnauthorizedError,
 )
 from barco.model.access import EVERYBODY, User
-from barco.model.bearer import token_in
+from barco.model.bearer import challenges, shown_in
 from barco.workers.http.base.audit import HEADER as AUDIT_HEADER
-from barco.workers.http.base.audit import Audit
+from barco.workers.http.base.audit import REFUSALS, Audit
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_parameters
 from barco.workers.http.base.messages import Request, Response, parse_query, problem_response
@@ -55,6 +55,8 @@ _ADMINISTRATION = (
 )
 """What is changed there is told in the log."""
 
+OVER_QUOTA = (QuotaExceededError, QuotaUsedUpError)
+
 NOBODY = User("")
 """Whoever asks for what is open: nothing is granted to nobody."""
 
@@ -75,8 +77,13 @@ def _administers(method: str, path: str) -> bool:
     return method != "GET" and path.startswith(_ADMINISTRATION)
 
 
-def _unauthorized() -> UnauthorizedError:
-    return UnauthorizedError("Show a user's token: Authorization: Bearer TOKEN.")
+def _unauthorized(headers: Sequence[tuple[bytes, bytes]]) -> UnauthorizedError:
+    error = UnauthorizedError(
+        "Show a user's token: Authorization: Bearer TOKEN, or Basic with the user's name and the "
+        "token as the password."
+    )
+    error.challenges = challenges(headers)
+    return error
 
 
 class App:
@@ -173,10 +180,11 @@ class App:
         why = ""
         try:
             response = await self._dispatch(method, path, query, headers, body, number)
+            self._over_quota += sum(isinstance(each.error, OVER_QUOTA) for each in response.refused)
         except BarcoError as error:
             if error.status == 500:
                 _log.error("%s %.200r: %s", method, path, error)
-            if isinstance(error, QuotaExceededError | QuotaUsedUpError):
+            if isinstance(error, OVER_QUOTA):
                 self._over_quota += 1
             response, why = problem_response(error), error.detail
         except Exception:  # noqa: BLE001 - one request's bug must not end the worker.
@@ -197,11 +205,15 @@ class App:
         """The answer with the id of its request, where that is in a line of the log, or may be
         asked for."""
         administers = _administers(method, path)
-        if response.status < 400 and not administers:
+        if response.status < 400 and not administers and not response.refused:
             return response
         request, access = self.audit.next_id(), self._context.service.access
-        user = access.who(token_in(path, headers)) if access.is_heard else None
-        if response.status in (401, 403, 429):
+        user = access.who(*shown_in(path, headers)) if access.is_heard else None
+        for each in response.refused:
+            error = each.error
+            part: dict[str, str | int] = {"topic": each.topic, "events": each.events}
+            self.audit.refused(request, user, (method, path), error.status, error.detail, part)
+        if response.status in REFUSALS:
             self.audit.refused(request, user, (method, path), response.status, why)
         elif administers:
             self.audit.administered(request, user, (method, path), response.status)
@@ -219,7 +231,7 @@ class App:
         opened = is_open(path)
         user = None if opened else self._who(path, headers)
         if user is None and not opened:
-            raise _unauthorized()
+            raise _unauthorized(headers)
         route, variables, allowed = self._router.find(method, path)
         if route is None:
             return Response(204, b"", (("Allow", ", ".join(allowed)),))
@@ -229,7 +241,7 @@ class App:
             raise NotReadyError(self._context.reason)
         if user is None:
             if not need.open:
-                raise _unauthorized()
+                raise _unauthorized(headers)
             user = NOBODY
         request = Request(method, path, parse_query(query), headers, body, variables, user, number)
         check_parameters(route, request)
@@ -240,7 +252,7 @@ class App:
     def _who(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> User | None:
         """Who asks; None: that is not shown, or not so."""
         access = self._context.service.access
-        return EVERYBODY if not access.required else access.who(token_in(path, headers))
+        return EVERYBODY if not access.required else access.who(*shown_in(path, headers))
 
     async def _still(self, need: Need, request: Request, response: Response) -> Response:
         """The answer, unless it was long in coming, and less is granted now to whoever asked."""
@@ -253,5 +265,5 @@ class App:
         if response.undo is not None:
             await response.undo()
         if now is None:
-            raise _unauthorized()
+            raise _unauthorized(request.headers)
         raise NotReadyError("What this user may do has changed meanwhile: ask again.")

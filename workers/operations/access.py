@@ -174,13 +174,14 @@ class AccessDesk:
         """Why it can not be told who may do what, in words."""
         return f"Who may do what has not been heard yet. {self._why}".strip()
 
-    def who(self, token: str | None) -> User | None:
-        """Whose token that is; None: nobody's. NotReadyError as long as nobody has said."""
+    def who(self, token: str | None, name: str | None = None) -> User | None:
+        """Whose token that is, which was said to be that user's; None: nobody's, or another's.
+        NotReadyError as long as nobody has said."""
         if not self.required:
             return EVERYBODY
         if self.table is None:
             raise NotReadyError(self.unheard)
-        return None if token is None else self.table.find(token)
+        return None if token is None else self.table.find(token, name)
 
     @property
     def watches(self) -> bool:

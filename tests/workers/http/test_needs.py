@@ -1,6 +1,7 @@
 """Who may call what: every route with every kind of user, and what each is answered."""
 
 import asyncio
+import base64
 import json
 import logging
 from collections.abc import Mapping
@@ -12,12 +13,34 @@ from reference.calls import CALLS, COMMIT, GRANTS, LEAVE
 from barco.model.access import ALL, QUOTAS, AccessTable, Grant, User, hash_of
 from barco.model.options import WorkerOptions
 from barco.workers.http.app import is_open
+from barco.workers.http.base.audit import KEPT_OF_ONE
 from barco.workers.http.needs import NEEDS
 from barco.workers.http.table import ROUTES
 
 from ..twin import Answer, Broker
 
+
+def shown(who: str) -> dict[str, str]:
+    """By whom a request is sent, whose token is the name; NAME:TOKEN is said as Basic has it."""
+    if who == "no token":
+        return {}
+    if ":" in who:
+        return {"Authorization": f"Basic {base64.b64encode(who.encode()).decode()}"}
+    return {"Authorization": f"Bearer {who}"}
+
+
 USERS = {name: tuple(map(Grant.parse, grants)) for name, grants in GRANTS.items()}
+
+
+NAMED = {
+    "all:all": "all",
+    "elsewhere:elsewhere": "elsewhere",
+    "measures:all": "wrong token",  # All's token, and it is not said to be all's.
+    ":all": "wrong token",
+    "all:measures": "wrong token",
+    "all:nobody": "wrong token",
+}
+"""Said by name and password, and who that is."""
 
 
 class Closed(Broker):
@@ -37,7 +60,7 @@ class Closed(Broker):
     async def ask(
         self, who: str, method: str, path: str, query: str = "", body: Any = None
     ) -> Answer:
-        headers = {} if who == "no token" else {"Authorization": f"Bearer {who}"}
+        headers = shown(who)
         if body is not None:
             headers["Content-Type"] = "application/json"
         given = b"" if body is None else json.dumps(body).encode()
@@ -70,13 +93,14 @@ def test_the_matrix(key: tuple[str, str]) -> None:
     path, query, body, allowed = CALLS[key]
 
     async def main() -> None:
-        for who in (*USERS, "no token", "wrong token"):
+        for who in (*USERS, *NAMED, "no token", "wrong token"):
             answer = await closed().ask(who, key[0], path, query, body)
             refused = {401, 403} & {answer.status}
-            if who in allowed | {"all"}:
+            user = NAMED.get(who, who)
+            if user in allowed | {"all"}:
                 assert not refused, (who, answer)
                 continue
-            assert answer.status == (401 if who.endswith("token") else 403), (who, answer)
+            assert answer.status == (401 if user.endswith("token") else 403), (who, answer)
             slug = answer.json["type"].rpartition(":")[2]
             assert slug == ("unauthorized" if answer.status == 401 else "forbidden")
             assert ("www-authenticate" in answer.headers) == (answer.status == 401)
@@ -108,8 +132,11 @@ def test_a_header_that_two_could_read_differently_is_nobodys() -> None:
             ([good, good], 401),
             ([good, (b"authorization", b"Bearer x")], 401),
             ([(b"Authorization", b"Basic all")], 401),
+            ([(b"Authorization", b"Basic YWxsOmFsbA==")], 200),
+            ([good, (b"Authorization", b"Basic YWxsOmFsbA==")], 401),
             ([(b"Authorization", b"Bearer  all")], 401),
             ([(b"Authorization", b"Bearer all" + b" " * 126)], 401),
+            ([(b"Authorization", b"Basic " + b"YWxs" * 10_000)], 401),
             ([(b"Authorization", b"")], 401),
         ):
             answer = await app.handle("GET", "/v1/topics", "", headers, b"")
@@ -297,6 +324,48 @@ def test_the_line_of_the_log_and_the_answer_have_one_id(
         assert not caplog.records and "barco-request-id" not in answer.headers
         answer = await broker.ask("consumes", "GET", "/v1/topics/t/x")
         assert answer.status == 404 and "barco-request-id" in answer.headers
+
+    asyncio.run(main())
+
+
+def test_documents_that_are_refused_are_told_as_requests_are(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("barco"), "propagate", True)
+    caplog.set_level(logging.INFO, "barco.audit")
+
+    def bulk(*named: tuple[str, str]) -> bytes:
+        lines = [json.dumps({each[0]: {"_index": each[1]}}).encode() for each in named]
+        documents = [b"" if each[0] == "delete" else b"{}\n" for each in named]
+        return b"".join(b"%s\n%s" % each for each in zip(lines, documents, strict=True))
+
+    async def main() -> None:
+        broker = closed()
+        app = broker.apps[0]
+        assert app is not None
+
+        async def sent(who: str, *named: tuple[str, str]) -> tuple[Any, list[dict[str, Any]]]:
+            caplog.clear()
+            headers = [(b"Authorization", f"Bearer {who}".encode())]
+            answer = await app.handle("POST", "/elastic/_bulk", "", headers, bulk(*named))
+            assert answer.status == 200
+            return answer, [vars(each) for each in caplog.records]
+
+        refused = [("index", "a.1"), ("create", "a.2"), ("create", "a.1"), ("delete", "t")]
+        answer, lines = await sent("elsewhere", *refused)
+        assert [(line["topic"], line["events"]) for line in lines] == [("a.1", 2), ("a.2", 1)]
+        for line in lines:
+            assert (line["message"], line["user"], line["status"]) == ("refused", "elsewhere", 403)
+            assert (line["method"], line["path"]) == ("POST", "/elastic/_bulk")
+            assert line["request"] == dict(answer.headers)["Barco-Request-Id"]
+            assert "was not granted produce" in line["why"]
+        answer, lines = await sent("all", ("delete", "t"))  # 400: that is no matter of rights.
+        assert not lines and "Barco-Request-Id" not in dict(answer.headers)
+        _, lines = await sent("produces", *(("index", f"t.{each}") for each in range(200)))
+        assert len(lines) == KEPT_OF_ONE
+        caplog.clear()
+        app.audit.tell(([], []))
+        assert vars(caplog.records[0])["left_out"] == 200 - KEPT_OF_ONE
 
     asyncio.run(main())
 

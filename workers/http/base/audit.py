@@ -9,7 +9,7 @@ import logging
 import re
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -23,6 +23,9 @@ COUNTED = 20
 
 SHOWN_CHARACTERS_MAX = 200
 HEADER = "Barco-Request-Id"
+
+REFUSALS = (401, 403, 429)
+"""Status of what somebody has no right to, or too much of."""
 
 CoreRefusal: TypeAlias = tuple[str, int, int | None, int, str, str, str, str]
 """Id, time in µs, the user's number, status, the problem's type, method, path, address."""
@@ -53,15 +56,25 @@ class Audit:
         return f"{self._life}-{self._requests:x}"
 
     def refused(
-        self, request: str, user: User | None, call: tuple[str, str], status: int, why: str
+        self,
+        request: str,
+        user: User | None,
+        call: tuple[str, str],
+        status: int,
+        why: str,
+        part: Mapping[str, str | int] | None = None,
     ) -> None:
-        """It had no right to that. user: None where it was not shown who asks."""
+        """It had no right to that. user: None where it was not shown who asks; part: what was
+        refused of it, if it was not all."""
         name = "" if user is None else user.name
         if self._told[name] >= KEPT_OF_ONE or self._told.total() >= KEPT:
             self._more[name] += 1
             return
         self._told[name] += 1
-        log.warning("refused", extra=_fields(request, name, call, status) | {"why": why})
+        fields = _fields(request, name, call, status) | {"why": _plain(why)}
+        for key, value in (part or {}).items():
+            fields[key] = _plain(value) if isinstance(value, str) else value
+        log.warning("refused", extra=fields)
 
     def administered(
         self, request: str, user: User | None, call: tuple[str, str], status: int
@@ -100,12 +113,17 @@ def _at(time_us: int) -> str:
     return at.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
+def _plain(text: str) -> str:
+    """Without a token that is there by mistake."""
+    return _TOKEN.sub(f"{TOKEN_PREFIX}...", text)
+
+
 def _fields(request: str, user: str, call: tuple[str, str], status: int) -> dict[str, str | int]:
     method, path = call
     return {
         "request": request,
         "user": user,
         "method": method[:SHOWN_CHARACTERS_MAX],
-        "path": _TOKEN.sub(f"{TOKEN_PREFIX}...", path[:SHOWN_CHARACTERS_MAX]),  # By mistake.
+        "path": _plain(path[:SHOWN_CHARACTERS_MAX]),
         "status": status,
     }

@@ -32,6 +32,15 @@ _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedPart:
+    """Part of a request that was answered 200, and had no right to that."""
+
+    topic: str
+    events: int
+    error: BarcoError
+
+
+@dataclass(frozen=True, slots=True)
 class Response:
     """What the reactor is to answer; Content-Length, Connection and Date are added there."""
 
@@ -44,6 +53,8 @@ class Response:
     """To be called when the connection has taken all of it, and the client is still there."""
     stream: Callable[[int], Awaitable["Response | None"]] | None = None
     """Begins an answer without an end, instead; what it gives is answered for it."""
+    refused: tuple[RefusedPart, ...] = ()
+    """What it says of single items, for the log."""
 
     def head(self) -> bytes:
         """The header lines, each with its line end."""
@@ -71,7 +82,7 @@ def problem_response(error: BarcoError) -> Response:
     document = error.problem()
     headers = [("Content-Type", PROBLEM), ("Cache-Control", "no-store")]
     if isinstance(error, UnauthorizedError):
-        headers.append(("WWW-Authenticate", 'Bearer realm="barco"'))
+        headers += (("WWW-Authenticate", each) for each in error.challenges)
     if isinstance(error, MethodNotAllowed):
         headers.append(("Allow", ", ".join(document.pop("allow", []))))
     if error.retryable:

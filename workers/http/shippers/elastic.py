@@ -1,12 +1,14 @@
 """Elasticsearch's `_bulk`, as far as a log can do it: documents are added, by index or create."""
 
 import json
+from dataclasses import replace
 
 from barco import __version__
 from barco._native import Shipped
 from barco.errors import BarcoError, BusyError, DiskFullError, ForbiddenError, RequestError
+from barco.workers.http.base.audit import REFUSALS
 from barco.workers.http.base.context import Context
-from barco.workers.http.base.messages import JSON, Request, Response, check_topic
+from barco.workers.http.base.messages import JSON, RefusedPart, Request, Response, check_topic
 from barco.workers.http.shippers.base import FLAWS, Kind, Shipping, too_large
 
 OPERATIONS = ("index", "create", "update", "delete")
@@ -74,20 +76,24 @@ class Elastic:
         names = [kind[1] or request.variables.get("topic") for kind in kinds]
         topics = [None if error else name for name, error in zip(names, errors, strict=True)]
         outcome = await self._shipping.produce(request, shipped, kinds, topics)
-        heads, tails = [], []
+        heads, tails, refused = [], [], dict[tuple[str, int], RefusedPart]()
         for kind, name, topic, error in zip(kinds, names, topics, errors, strict=True):
-            if topic is not None and (why := outcome[topic]) is not None:
-                error = _error_of(why)
+            why = error if topic is None else outcome[topic]
+            if isinstance(why, BarcoError) and why.status in REFUSALS:
+                last = refused.get((name or "", why.status), RefusedPart(name or "", 0, why))
+                refused[last.topic, why.status] = replace(last, events=last.events + kind[3])
+            error = _error_of(why) if isinstance(why, BarcoError) else why
             heads.append(b'{"%s":{"_index":%s,' % (OPERATIONS[kind[0]].encode(), _text(name)))
             tails.append(_STORED if error is None else _tail(*error))
         failed = tails.count(_STORED) < len(tails)
         took = max(0, self._shipping.now_us() - begun_us) // 1000
         before = b'{"took":%d,"errors":%s,"items":[' % (took, b"true" if failed else b"false")
         body = b"".join((before, shipped.items(heads, tails), b"]}\n"))
-        return Response(200, self._context.memory.counted([body]), _HEADERS)
+        told = tuple(refused.values())
+        return Response(200, self._context.memory.counted([body]), _HEADERS, refused=told)
 
-    def _wrong(self, request: Request, kind: Kind) -> tuple[int, str, str] | None:
-        """Status, type and reason of what can not be stored whatever happens."""
+    def _wrong(self, request: Request, kind: Kind) -> tuple[int, str, str] | BarcoError | None:
+        """Why it can not be stored whatever happens, or status, type and reason of that."""
         _, name, flaw, _ = kind
         topic = name or request.variables.get("topic")
         if flaw:
@@ -95,9 +101,7 @@ class Elastic:
             return 400, kinds.get(flaw, "illegal_argument_exception"), FLAWS[flaw]
         if topic is None:
             return 400, "action_request_validation_exception", "There is no _index."
-        if (error := self._shipping.refusal(request.user, topic)) is None:
-            return None
-        return _error_of(error)
+        return self._shipping.refusal(request.user, topic)
 
 
 def _error_of(error: BarcoError) -> tuple[int, str, str]:

@@ -55,6 +55,9 @@ def test_a_token_in_the_wrong_place_is_not_told(
     audit.tell(([("id-2", 0, 0, 401, "forbidden", "GET", path[:200], "")], []))
     shown = [vars(each)["path"] for each in told.records]
     assert len(shown) == 2 and not any(TOKEN[:26] in each for each in shown)
+    audit.refused("id-1", BOB, ("GET", "/"), 403, f"not {TOKEN}", {"topic": TOKEN, "events": 2})
+    line = vars(told.records[-1])
+    assert line["topic"] == "barco_..." and line["why"] == "not barco_..." and line["events"] == 2
     audit.administered("id-3", None, ("PUT", "/v1/topics/barco_metrics"), 200)
     assert vars(told.records[-1])["path"] == "/v1/topics/barco_metrics"
 
