@@ -77,3 +77,26 @@ def three(root: Path) -> Iterator[JoinedCluster]:
         yield made
     finally:
         made.stop()
+
+
+def told_what_to_do(root: Path, program: Path, more: str = "") -> Iterator[JoinedCluster]:
+    """Three, and a fourth that has joined and waits, each started as this program. more: at the end
+    of the first three's files, and so of what the fourth's is made from."""
+    python = root / "python"
+    python.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} -P {program.resolve()} "$@"\n')
+    python.chmod(0o700)
+    net = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
+    hosts = tuple(f"{net}.{n + 1}" for n in range(3))
+    made = JoinedCluster(root, hosts=hosts, tied=True, python=str(python))
+    made.write()
+    for ordinal in range(3):
+        with made.config(ordinal).open("a") as file:
+            file.write(more)
+        made.start(ordinal)
+    try:
+        made.wait_ready()
+        made.join(f"{net}.4")
+        made.wait_ready([3])
+        yield made
+    finally:
+        made.stop()

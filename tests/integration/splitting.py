@@ -3,7 +3,8 @@
 Each worker listens on run/tell-<number> in its data directory. A line of JSON comes: {"split":
 [first, second]} or {"move": child}, each {"token", "end", "leader", "members"} where a member is
 [ordinal, disk] and a leader one of them with its session; {"append": [topic, slice], "values":
-[...]}, to what it leads; or {"op": name, "args": {...}}. One goes back.
+[...]}, to what it leads; {"deaf": true}: it is not told what its range came of, for as long as it
+lives; or {"op": name, "args": {...}}. One goes back.
 """
 
 import asyncio
@@ -45,6 +46,8 @@ class ToldWorker(workers.Worker):
                 self._split(told["split"])
             elif "move" in told:
                 self._move(told["move"])
+            elif "deaf" in told:
+                self._replica._origins._wants = lambda: False
             elif "append" in told:
                 answer = [await self._append(*told["append"], each) for each in told["values"]]
             elif "op" in told:

@@ -135,6 +135,7 @@ ENVIRONMENT = {
     "barco.sections",
     "barco.workers.replication.mutants",
     "barco.supervisor.systemd",
+    "barco.supervisor.tied",  # What harnesses start gets what they have.
     "barco.supervisor.files.credentials",
     "barco.cli.shared.shown",
     "barco.cli.shared.talk",

@@ -7,6 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from barco.supervisor.tied import start_tied
 
 from .conftest import is_alive, wait_until
@@ -42,6 +44,18 @@ def test_what_it_gives_is_a_process_like_any_other() -> None:
     with start_tied(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as cat:
         assert cat.communicate("hello", timeout=60)[0] == "hello"
     assert cat.returncode == 0
+
+
+def test_python_keeps_what_it_has_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    command = [
+        sys.executable,
+        "-c",
+        "import os, sys; print(sys.dont_write_bytecode, os.getenv('A'))",
+    ]
+    for more, said in ({}, "False None\n"), ({"env": {"A": "b"}}, "False b\n"):
+        with start_tied(command, stdout=subprocess.PIPE, text=True, **more) as process:
+            assert process.communicate(timeout=60)[0] == said
 
 
 def test_a_thread_that_ends_takes_nothing_with_it() -> None:
