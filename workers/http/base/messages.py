@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from barco import limits
@@ -21,6 +22,10 @@ TEXT = "text/plain; charset=utf-8"
 
 PARAMETERS_MAX = 256
 """A registration with all its topics has 70; nobody needs more."""
+
+KEPT, KEPT_CHARACTERS_MAX = 512, 256
+"""What was read of so many queries, and so many Accept headers, is remembered, of so many
+characters at most: who consumes says the same all the time."""
 
 RETRY_AFTER_S = 1
 
@@ -101,8 +106,12 @@ def percent_decode(raw: str, *, plus_is_space: bool) -> str:
         raise RequestError("The address is not UTF-8.") from None
 
 
-def parse_query(raw: str) -> dict[str, list[str]]:
-    """The parameters by name, each with its values in order."""
+def parse_query(raw: str) -> Mapping[str, Sequence[str]]:
+    """The parameters by name, each with its values in order. It is shared: nobody changes it."""
+    return _kept_query(raw) if len(raw) <= KEPT_CHARACTERS_MAX else _read_query(raw)
+
+
+def _read_query(raw: str) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {}
     if not raw:
         return found
@@ -117,13 +126,16 @@ def parse_query(raw: str) -> dict[str, list[str]]:
     return found
 
 
+_kept_query = lru_cache(KEPT)(_read_query)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request, its address taken apart."""
 
     method: str
     path: str
-    query: Mapping[str, list[str]]
+    query: Mapping[str, Sequence[str]]
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -235,9 +247,15 @@ def choose(accept: str | None, offered: Iterable[str]) -> str:
 
     Of equal ones the first that is offered; without an Accept header, the first of all.
     """
-    offered = list(offered)
+    offered = tuple(offered)
     if accept is None or not accept.strip():
         return offered[0]
+    if len(accept) > KEPT_CHARACTERS_MAX:
+        return _choose(accept, offered)
+    return _kept_choice(accept, offered)
+
+
+def _choose(accept: str, offered: tuple[str, ...]) -> str:
     ranges = [_accept_range(part) for part in accept.split(",")[:32] if part.strip()]
     best, best_quality = "", 0.0
     for kind in offered:
@@ -247,8 +265,13 @@ def choose(accept: str | None, offered: Iterable[str]) -> str:
         if quality > best_quality:
             best, best_quality = kind, quality
     if not best:
-        raise NotAcceptableError("None of the accepted media types is offered.", offered=offered)
+        raise NotAcceptableError(
+            "None of the accepted media types is offered.", offered=list(offered)
+        )
     return best
+
+
+_kept_choice = lru_cache(KEPT)(_choose)
 
 
 def _accept_range(part: str) -> tuple[str, int, float]:
