@@ -1,10 +1,11 @@
 """Requests and responses as values, and the reading of their parts."""
 
+import asyncio
+import functools
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from barco import limits
@@ -43,7 +44,7 @@ class Response:
     status: int
     body: Part | list[Part] = b""
     headers: tuple[tuple[str, str], ...] = ()
-    undo: Callable[[], Awaitable[None]] | None = None
+    undo: Callable[[], Coroutine[Any, Any, None]] | None = None
     """To be called if the client has gone before it could be sent."""
     written: Callable[[], None] | None = None
     """To be called when the connection has taken all of it, and the client is still there."""
@@ -58,6 +59,31 @@ class Response:
             assert value.isprintable() and value.isascii(), (name, value)
             lines.append(f"{name}: {value}\r\n")
         return "".join(lines).encode("ascii")
+
+
+class Soon:
+    """An answer that is there once all of these are done. Where one of them fails, the request is
+    handled anew: so it is one that may be repeated."""
+
+    def __init__(self, response: Response, waiting: Sequence[asyncio.Future[None]]) -> None:
+        assert waiting, "else it is there"
+        self.response, self.waiting = response, waiting
+        self._left = len(waiting)
+
+    def then(self, done: Callable[[], object]) -> None:
+        """Calls `done` when it is so far."""
+        for each in self.waiting:
+            each.add_done_callback(functools.partial(self._ended, done))
+
+    def _ended(self, done: Callable[[], object], _: asyncio.Future[None]) -> None:
+        self._left -= 1
+        if not self._left:
+            done()
+
+    @property
+    def good(self) -> bool:
+        """Whether all of them came to a good end."""
+        return not any(each.cancelled() or each.exception() for each in self.waiting)
 
 
 def json_response(value: Any, status: int = 200, *headers: tuple[str, str]) -> Response:
@@ -126,7 +152,7 @@ def _read_query(raw: str) -> Mapping[str, Sequence[str]]:
     return found
 
 
-_kept_query = lru_cache(KEPT)(_read_query)
+_kept_query = functools.lru_cache(KEPT)(_read_query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +170,8 @@ class Request:
     """Who asks."""
     ticket: int = 0
     """Its number at the core, for what is produced of it."""
+    asked: str = ""
+    """The query as it came."""
 
     def header(self, name: str) -> str | None:
         """A header's value; several of a name are joined by commas, as RFC 9110 says."""
@@ -193,7 +221,7 @@ class Request:
         if given is not None and media_type(given) != JSON:
             raise UnsupportedMediaType(f"The body is to be {JSON}.")
         try:
-            value = json.loads(self.body.decode(), parse_constant=_refuse_constant)
+            value = _JSON_DECODER.decode(self.body.decode())
             if (
                 b"\\u" in self.body
             ):  # Half of a surrogate pair is no text: nothing could pass it on.
@@ -205,6 +233,9 @@ class Request:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+_JSON_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def media_type(value: str) -> str:
@@ -271,7 +302,7 @@ def _choose(accept: str, offered: tuple[str, ...]) -> str:
     return best
 
 
-_kept_choice = lru_cache(KEPT)(_choose)
+_kept_choice = functools.lru_cache(KEPT)(_choose)
 
 
 def _accept_range(part: str) -> tuple[str, int, float]:
