@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from barco import limits
@@ -19,7 +19,7 @@ from barco.protocol import messages
 from barco.workers.groups.idle import expire
 from barco.workers.http.app import App
 from barco.workers.http.base.endings import Endings
-from barco.workers.http.base.messages import problem_response
+from barco.workers.http.base.messages import Response, Soon, problem_response
 from barco.workers.operations.asking import WorkersAsked
 from barco.workers.operations.growth import Growth
 from barco.workers.operations.leaving.drains import Drains
@@ -97,7 +97,8 @@ class Worker:
         )
         self._app.shed_by(reactor.shed)
         self._app.listen.by(reactor)
-        self._requests: dict[int, asyncio.Task[None]] = {}
+        self._requests: dict[int, asyncio.Future[Any]] = {}
+        """What each of those under way waits for."""
         self._endings = Endings(reactor.connected)
         self._background: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[int] | None = None
@@ -234,9 +235,9 @@ class Worker:
         self._service.staging.stop()
         self._reactor.drain()
         await self._app.listen.close()
-        for task in self._requests.values():
-            if self._app.interruptible(task):
-                task.cancel()
+        for waiting in list(self._requests.values()):
+            if self._app.interruptible(waiting):
+                waiting.cancel()
         if status == 0:
             await self._turns.until(self._idle, DRAIN_SECONDS)
             await self._replica.leave()
@@ -371,9 +372,35 @@ class Worker:
     def _request(self, upcall: Upcall) -> None:
         _, number, method, path, query, headers, body = upcall
         self._collector.asked()
-        task = asyncio.create_task(self._answer(number, method, path, query, headers, body))
+        found = self._app.at_once(method, path, query, headers, body)
+        if isinstance(found, Soon):
+            self._requests[number] = found.waiting[0]
+            found.then(lambda: self._come(found, upcall))
+        elif found is None:
+            self._begin(number, self._answer(number, method, path, query, headers, body))
+        elif not self._respond(number, found) and found.undo is not None:
+            self._begin(number, found.undo())
+
+    def _begin(self, number: int, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
         self._requests[number] = task
         task.add_done_callback(lambda done: self._requests.pop(number, None))
+
+    def _come(self, soon: Soon, upcall: Upcall) -> None:
+        """What an answer waited for has ended."""
+        _, number, *asked = upcall
+        if soon.good:
+            del self._requests[number]
+            self._respond(number, soon.response)
+        else:
+            self._begin(number, self._answer(number, *asked))
+
+    def _respond(self, number: int, response: Response) -> bool:
+        """False: the client has gone."""
+        answer = response.body
+        if response.written is not None:
+            answer = self._endings.watched(answer, number, response.written)
+        return self._reactor.respond(number, response.status, response.head(), answer)
 
     async def _answer(
         self,
@@ -393,11 +420,7 @@ class Worker:
             if begun is None:
                 return
             response = begun
-        answer = response.body
-        if response.written is not None:
-            answer = self._endings.watched(answer, number, response.written)
-        arrived = self._reactor.respond(number, response.status, response.head(), answer)
-        if not arrived and response.undo is not None:
+        if not self._respond(number, response) and response.undo is not None:
             await response.undo()
 
     def _aborted(self, upcall: Upcall) -> None:
@@ -405,9 +428,9 @@ class Worker:
 
         Only what waits for events ends; a change that has begun is carried through.
         """
-        task = self._requests.get(upcall[1])
-        if task is not None and self._app.interruptible(task):
-            task.cancel()
+        waiting = self._requests.get(upcall[1])
+        if waiting is not None and self._app.interruptible(waiting):
+            waiting.cancel()
 
 
 def exit_status(error: BarcoError | OSError) -> int:

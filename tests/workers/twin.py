@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
+import asked
 import looped
 from memory_spool import MemorySpool
 from reference import described
@@ -444,15 +445,14 @@ class Broker:
         worker: int | None = None,
         breaks: bool = False,
     ) -> Answer:
-        """Any worker takes it, the next one each time. breaks: the connection, before the end of
-        the answer."""
+        """Any worker takes it, by turns. breaks: the connection, before the end of the answer."""
         if worker is None:
             worker = next(w for w in self.turns if self.apps[w] is not None)
         app = self.apps[worker]
         assert app is not None
         raw = query if isinstance(query, str) else urlencode(query, doseq=True)
         given = [(n.encode(), v.encode()) for n, v in (headers or {}).items()]
-        response = await app.handle(method, path, raw, given, body)
+        response = await asked.answered(app, method, path, raw, given, body)
         if response.written is not None and not breaks:
             response.written()
         answer = answer_of(response)

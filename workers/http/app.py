@@ -20,9 +20,15 @@ from barco.workers.http.base.audit import HEADER as AUDIT_HEADER
 from barco.workers.http.base.audit import REFUSALS, Audit
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_parameters
-from barco.workers.http.base.messages import Request, Response, parse_query, problem_response
+from barco.workers.http.base.messages import (
+    Request,
+    Response,
+    Soon,
+    parse_query,
+    problem_response,
+)
 from barco.workers.http.base.needs import Need
-from barco.workers.http.base.routes import Router
+from barco.workers.http.base.routes import Route, Router
 from barco.workers.http.handlers.console import Console
 from barco.workers.http.handlers.consume import Consume
 from barco.workers.http.handlers.groups import GroupRoutes
@@ -45,6 +51,10 @@ from barco.workers.operations.service import ShardService
 from barco.workers.seams import SiblingsLike, SupervisorLike
 
 Handler = Callable[[Request], Awaitable[Response]]
+AtOnce = Callable[[Request], Response | Soon | None]
+
+AT_ONCE = "/v1/queue/"
+"""Some requests of these paths may be answered at once."""
 
 _ALWAYS = {f"status.{name}" for name in ("status", "ready", "brokers", "metrics", "openapi")}
 _ALWAYS |= {f"console.{name}" for name in ("home", "page", "file")}
@@ -102,6 +112,7 @@ class App:
         """Who listens; the core's part of it is given later."""
         self.listen.still = self._may_hear
         topics = Topics(self._context)
+        queues = QueueRoutes(self._context, topics)
         parts = {
             "status": status,
             "console": Console(self._context, status),
@@ -109,7 +120,7 @@ class App:
             "read": read,
             "listen": self.listen,
             "topics": topics,
-            "queues": QueueRoutes(self._context, topics),
+            "queues": queues,
             "groups": GroupRoutes(self._context),
             "growing": Growing(self._context),
             "schemas": SchemaRoutes(self._context),
@@ -119,6 +130,10 @@ class App:
             "splunk": Splunk(self._context),
             "otlp": Otlp(self._context),
             "grafana": Grafana(self._context),
+        }
+        self._at_once: dict[str, AtOnce] = {
+            "queues.lease": queues.lease_at_once,
+            "queues.ack": queues.ack_at_once,
         }
         self._handlers: dict[str, Handler] = {}
         for route in ROUTES:
@@ -163,7 +178,7 @@ class App:
         self._context.ready = False
         self._context.reason = reason
 
-    def interruptible(self, task: asyncio.Task[Any]) -> bool:
+    def interruptible(self, task: asyncio.Future[Any]) -> bool:
         """Whether the task, which is in `handle`, waits for events and changes nothing else."""
         return self._context.interruptible(task)
 
@@ -219,6 +234,31 @@ class App:
             self.audit.administered(request, user, (method, path), response.status)
         return replace(response, headers=(*response.headers, (AUDIT_HEADER, request)))
 
+    def at_once(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+    ) -> Response | Soon | None:
+        """The response to a request that waits for nothing but a write, and so needs no task;
+        None: `handle` it, which also says what is wrong."""
+        if not path.startswith(AT_ONCE):
+            return None
+        try:
+            understood = self._understood(method, path, query, headers, body, 0)
+            if isinstance(understood, Response):
+                return None
+            route, _, request = understood
+            handler = self._at_once.get(route.handler or "")
+            return None if handler is None else handler(request)
+        except BarcoError:
+            return None
+        except Exception:  # noqa: BLE001 - as in `handle`.
+            _log.exception("%s %.200r failed", method, path)
+            return problem_response(BrokerError("The broker failed; its log says how."))
+
     async def _dispatch(
         self,
         method: str,
@@ -228,6 +268,23 @@ class App:
         body: bytes,
         number: int,
     ) -> Response:
+        understood = self._understood(method, path, query, headers, body, number)
+        if isinstance(understood, Response):
+            return understood
+        route, need, request = understood
+        response = await self._handlers[route.handler or ""](request)
+        return await self._still(need, request, response)
+
+    def _understood(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        number: int,
+    ) -> tuple[Route, Need, Request] | Response:
+        """A request that may be made, and by whom; or the answer to it."""
         opened = is_open(path)
         user = None if opened else self._who(path, headers)
         if user is None and not opened:
@@ -243,11 +300,11 @@ class App:
             if not need.open:
                 raise _unauthorized(headers)
             user = NOBODY
-        request = Request(method, path, parse_query(query), headers, body, variables, user, number)
+        parsed = parse_query(query)
+        request = Request(method, path, parsed, headers, body, variables, user, number, query)
         check_parameters(route, request)
         need.check(request)
-        response = await self._handlers[route.handler](request)
-        return await self._still(need, request, response)
+        return route, need, request
 
     def _who(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> User | None:
         """Who asks; None: that is not shown, or not so."""

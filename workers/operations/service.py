@@ -126,8 +126,7 @@ class ShardService:
         self.unreached: Callable[[], list[int]] = list
         """Tokens of ranges whose leader is not known, or not connected to; set by the network."""
         self.wall_us, self.reactor = wall_us, reactor
-        self.appends = Appends(reactor)
-        self.made = MadeProduces(reactor)
+        self.appends, self.made = Appends(reactor), MadeProduces(reactor)
         self.waiters = Waiters(reactor)
         self.reads = Reads(reactor, reader)
         self.ranges = RingRanges(options)
@@ -159,7 +158,8 @@ class ShardService:
         )
         self.notes = Notes(reactor, self.appends, self.slices, now_us)
         self.schemas = self._make_schemas()
-        self.queues, self.groups, self._beyond = self._make_queues()
+        self.queues, self.groups, self.leases = self._make_queues()
+        self._beyond = self.leases.operations()
         self.delays = Delays(reactor, reads=self.reads, appends=self.appends, wall_us=wall_us)
         self.topics.on_deleting = self.delays.topic_deleted
         self.topics.on_deleted = self.staging.topic_deleted
@@ -174,9 +174,7 @@ class ShardService:
             lambda: self.gate.serves_consumers(),
         )
 
-    def _make_queues(
-        self,
-    ) -> tuple[Queues, GroupDesk, dict[str, Callable[[Args], Awaitable[Any]]]]:
+    def _make_queues(self) -> tuple[Queues, GroupDesk, QueueDesk]:
         queues = Queues(
             self.reactor,
             reads=self.reads,
@@ -187,8 +185,8 @@ class ShardService:
             now_us=self.now_us,
         )
         groups = GroupDesk(self.consumption, queues, self.reads, self.first_slice)
-        leased = QueueDesk(queues, self.reads, lambda: self.gate.serves_consumers())
-        return queues, groups, leased.operations()
+        leases = QueueDesk(queues, self.reads, lambda: self.gate.serves_consumers())
+        return queues, groups, leases
 
     @property
     def voices(self) -> Voices:

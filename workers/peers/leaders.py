@@ -27,6 +27,7 @@ class Leaders:
         self._stopped: dict[int, int] = {}
         """By token the epoch whose leader has stopped."""
         self._peers: dict[int, int | None] = {}  # Asked for several times with each poll.
+        self._leading: tuple[int, ...] | None = None
         self._shown: dict[int, tuple[range, Process | None]] = {}
         self.on_change: Callable[[int, Process | None], None] = lambda token, leader: None
         """Called with a range's token and its leader, None for nobody, when either the leader or
@@ -82,6 +83,13 @@ class Leaders:
             self._peers[token] = None if leader is None else peer_of(leader)
         return self._peers[token]
 
+    def leading(self) -> tuple[int, ...]:
+        """The numbers in the cluster of all processes that lead a range, each once."""
+        if self._leading is None:
+            led = {self.peer(held.token) for held in self._ranges.all}
+            self._leading = tuple(sorted(each for each in led if each is not None))
+        return self._leading
+
     def epoch(self, token: int) -> int:
         """Of the latest generation that was heard of; 0: none was."""
         piece = self._ranges.at(token)
@@ -114,6 +122,7 @@ class Leaders:
         """Routes or processes have changed: tell of each range that is led otherwise now."""
         self._ranges.look()
         self._peers.clear()
+        self._leading = None
         now = {each.token: (each.numbers, self._leader(each)) for each in self._ranges.all}
         before, self._shown = self._shown, now
         for token in before.keys() - now.keys():

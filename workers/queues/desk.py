@@ -1,5 +1,6 @@
 """What a worker does for a queue's consumers: hand out, take back, wait."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -68,6 +69,111 @@ class QueueDesk:
             settings = QueueSettings.read(packed)
             await self._queues.make(args["group"], [topic], settings, args["start"], user)
 
+    # --- At once ----------------------------------------------------------------------------------
+
+    def lease_at_once(
+        self, group: str, topic: str, most: int, budget: int, lease_ms: int
+    ) -> tuple[list[Leased], list[Extent]]:
+        """As `queue_lease`, where that waits for nothing: no append, no disk, no look at keys.
+        Nothing: ask `queue_lease`, which also says why there is nothing."""
+        slots = self._queues.known(group, topic)
+        runs: list[Leased] = []
+        extents: list[Extent] = []
+        if not slots or not self._serves():
+            return runs, extents
+        turn = (self._turns.get((group, topic), -1) + 1) % len(slots)
+        left = min(most, LEASED_MAX)
+        for number in range(turn, turn + len(slots)):
+            slot = slots[number % len(slots)]
+            limit = min(left, RUNS_MAX - len(runs)) if runs else left
+            found = self._of_slot_at_once(slot, limit, budget, lease_ms)
+            if found is None:
+                break  # Whose turn it is goes first, also if it takes its time.
+            given, some = found
+            runs += given
+            extents += some
+            left -= sum(run.end - run.start for run in given)
+            budget -= sum(extent.cost for extent in some)
+            if left <= 0 or budget <= 0 or len(runs) >= RUNS_MAX:
+                break
+        if runs:
+            self._turns[group, topic] = turn
+        return runs, extents
+
+    def _of_slot_at_once(
+        self, slot: Slot, most: int, budget: int, lease_ms: int
+    ) -> tuple[list[Leased], list[Extent]] | None:
+        """None: something has to be waited for."""
+        queues, window = self._queues, slot.window
+        if slot.lost or slot.new or window.settings.ordered:
+            return None
+        end, now = queues.end(slot), now_ms()
+        window.due(now)
+        if window.wants_room(end):
+            return None
+        longest = window.settings.lease_ms
+        until = now + min(lease_ms or longest, longest)
+        taken = window.take(most, until, end)
+        if not taken:
+            return [], []
+        given: list[Given] = []
+        extents: list[Extent] = []
+        try:
+            for run in taken:
+                budget -= self._read_at_once(slot, run, budget, given, extents)
+        except BarcoError:  # Who asks again is told.
+            given.clear()
+        finally:
+            if given != taken:
+                for run in _rest(taken, given):
+                    window.release(run)
+            queues.arm_at(until)
+        if not given:
+            return None
+        index, epoch = queues.first_slice + slot.slice, queues.epoch
+        return [Leased(index, epoch, *run) for run in given], extents
+
+    def _read_at_once(
+        self, slot: Slot, run: Given, budget: int, given: list[Given], extents: list[Extent]
+    ) -> int:
+        """As `_read`, of what is in memory."""
+        start, cost = run.start, 0
+        if extents and extents[-1].start <= start < extents[-1].end:
+            stop = min(run.end, extents[-1].end)
+            given.append(Given(start, stop, run.times))
+            start = stop
+        while start < run.end and (cost < budget or not given):
+            extent = self._reads.at_once(
+                slot.topic, slot.slice, start, max(1, budget - cost), run.end
+            )
+            if extent is None or not extent.chunks or extent.start > start:
+                break
+            stop = min(run.end, extent.end)
+            given.append(Given(start, stop, run.times))
+            extents.append(extent)
+            cost += extent.cost
+            start = stop
+        return cost
+
+    def give_up(self, group: str, topic: str, runs: Sequence[Leased]) -> None:
+        """As `queue_release`."""
+        for run in runs:
+            if run.epoch == self._queues.epoch:
+                self._queues.at(group, topic, run).window.release(Given(*run[2:]))
+        self._queues.waiters.look()
+
+    def acknowledge(
+        self, group: str, topic: str, runs: Sequence[Leased]
+    ) -> list[asyncio.Future[None]]:
+        """These are done, durably, as soon as each of the futures is; nobody else has those."""
+        waiting = []
+        for slot, some in self._by_slot(group, topic, runs):
+            news = [slot.window.acknowledge(run.start, run.end) for run in some]
+            if any(news) or slot.dirty or slot.saver is not None:  # It may not be stable yet.
+                waiting.append(self._queues.save(slot))
+        self._queues.waiters.look()
+        return waiting
+
     # --- Handing out ------------------------------------------------------------------------------
 
     async def _lease(self, args: Args) -> dict[str, Any]:
@@ -101,7 +207,7 @@ class QueueDesk:
                 budget -= sum(extent.cost for extent in found)
                 held = held or (None if got else self._held_by(slot))
         except BaseException:
-            await self._give_up(group, topic, runs)
+            self.give_up(group, topic, runs)
             raise
         return {
             "runs": [list(run) for run in runs],
@@ -229,13 +335,9 @@ class QueueDesk:
 
     async def _ack(self, args: Args) -> list[str]:
         """{"group", "topic", "runs"}: these are done, when this returns."""
-        waiting = []
-        for slot, runs in self._slots(args):
-            news = [slot.window.acknowledge(run.start, run.end) for run in runs]
-            if any(news) or slot.dirty or slot.saver is not None:  # It may not be stable yet.
-                waiting.append(self._queues.save(slot))
-        self._queues.waiters.look()
-        await all_stable(waiting)
+        given = [Leased(*each) for each in args["runs"]]
+        check_leases(given)
+        await all_stable(self.acknowledge(args["group"], args["topic"], given), own=True)
         return []
 
     async def _nack(self, args: Args) -> list[str]:
@@ -258,7 +360,7 @@ class QueueDesk:
             waiting.append(self._queues.save(slot))
             self._queues.arm(slot)
         self._queues.waiters.look()
-        await all_stable(waiting)
+        await all_stable(waiting, own=True)
         return [run.name for run in lost]
 
     async def _extend(self, args: Args) -> list[str]:
@@ -280,20 +382,18 @@ class QueueDesk:
         """The answer that had these never left: as if they had not been given."""
         given = [Leased(*each) for each in args["runs"]]
         check_leases(given)
-        await self._give_up(args["group"], args["topic"], given)
-
-    async def _give_up(self, group: str, topic: str, runs: Sequence[Leased]) -> None:
-        for run in runs:
-            if run.epoch == self._queues.epoch:
-                self._queues.at(group, topic, run).window.release(Given(*run[2:]))
-        self._queues.waiters.look()
+        self.give_up(args["group"], args["topic"], given)
 
     def _slots(self, args: Args) -> list[tuple[Slot, list[Leased]]]:
-        group, topic = args["group"], args["topic"]
         given = [Leased(*each) for each in args["runs"]]
         check_leases(given)
-        runs = by_slice(given)
-        return [(self._queues.at(group, topic, some[0]), some) for some in runs.values()]
+        return self._by_slot(args["group"], args["topic"], given)
+
+    def _by_slot(
+        self, group: str, topic: str, runs: Sequence[Leased]
+    ) -> list[tuple[Slot, list[Leased]]]:
+        found = by_slice(runs)
+        return [(self._queues.at(group, topic, some[0]), some) for some in found.values()]
 
 
 def _rest(taken: Sequence[Given], given: Sequence[Given]) -> list[Given]:

@@ -146,6 +146,11 @@ class Queues:
         """The slices of a queue's topics here."""
         return [slot for slot in self._slots.values() if slot.group == group]
 
+    def known(self, group: str, topic: str) -> Sequence[Slot]:
+        """The slices of one topic of it, those as well that are not made yet; nothing where it is
+        no queue, or nothing is led."""
+        return self._of.get((group, topic), ()) if self.epoch else ()
+
     def of(self, group: str, topic: str) -> list[Slot]:
         """The slices of one topic of it."""
         if not self.epoch:
@@ -351,7 +356,7 @@ class Queues:
 
     def _bury_later(self, slot: Slot) -> None:
         slot.bury_after = now_ms() + BURY_AGAIN_MS
-        self._arm_at(slot.bury_after)
+        self.arm_at(slot.bury_after)
 
     async def _append(self, slot: Slot, gone: Sequence[int], batches: list[Any]) -> None:
         window = slot.window
@@ -365,7 +370,7 @@ class Queues:
                 future = self._appends.start_commit(dead, slot.slice, batches, mark=mark)
             else:
                 future = self._appends.start(OFFSETS, slot.slice, slot.key, value)
-            await asyncio.shield(future)
+            await future  # Nobody else has it.
         except BaseException:
             slot.dirty = True
             raise
@@ -380,9 +385,10 @@ class Queues:
     def arm(self, slot: Slot) -> None:
         """Look when a lease of it ends, or an event may be given again."""
         if (due := slot.window.next_due()) is not None:
-            self._arm_at(due)
+            self.arm_at(due)
 
-    def _arm_at(self, due: int) -> None:
+    def arm_at(self, due: int) -> None:
+        """Look then, or before."""
         if self._timer is not None and self._timer_at <= due:
             return
         if self._timer is not None:
@@ -402,7 +408,7 @@ class Queues:
             elif slot.window.dying and slot.saver is None and self._may_bury(slot):
                 self._begin_saving(slot)
             if slot.bury_after > now and slot.window.dying:
-                self._arm_at(slot.bury_after)
+                self.arm_at(slot.bury_after)
             self.arm(slot)
         if some:
             self.waiters.look()

@@ -71,12 +71,13 @@ class Appends:
             future.set_exception(OutcomeUnknownError("The event may or may not be stored."))
 
 
-async def all_stable(waiting: Iterable[asyncio.Future[Any]]) -> None:
-    """Wait for every one of them, and only then report the first failure."""
+async def all_stable(waiting: Iterable[asyncio.Future[Any]], *, own: bool = False) -> None:
+    """Wait for every one of them, and only then report the first failure. own: nobody else waits
+    for these; to protect them from who is cancelled takes another turn of the loop."""
     failures = []
     for future in waiting:
         try:
-            await asyncio.shield(future)
+            await (future if own else asyncio.shield(future))
         except BarcoError as error:
             failures.append(error)
     if failures:

@@ -213,6 +213,16 @@ class Reads:
             await breathe()
         return extent
 
+    def at_once(self, topic: str, slice: int, start: int, budget: int, stop: int) -> Extent | None:
+        """Stored chunks as `read` begins with, if they are in memory; None: they are not."""
+        extent = Extent(topic, slice, start, start, 0)
+        fetched = self._from_memory(extent, budget, True, stop)
+        if fetched is None:
+            return None
+        for piece in fetched:
+            self._take_all(extent, piece, budget)
+        return extent
+
     def _take_all(self, extent: Extent, piece: "_Piece", budget: int) -> bool:
         """The piece as it is, only its first header is looked at; false: it does not fit."""
         if extent.chunks and extent.cost + len(piece.chunks) > budget:

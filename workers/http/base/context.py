@@ -117,7 +117,7 @@ class Context:
         finally:
             self._polls.discard(task)
 
-    def interruptible(self, task: asyncio.Task[Any]) -> bool:
+    def interruptible(self, task: asyncio.Future[Any]) -> bool:
         """Whether this task is within `polling`."""
         return task in self._polls
 

@@ -18,11 +18,10 @@ SHOWN_CHARACTERS_MAX = 100
 
 def check_parameters(route: Route, request: Request) -> None:
     """UnknownNameError if the query has a name that the route does not take."""
-    if route.lenient:
+    if route.lenient or request.query.keys() <= route.known:
         return
-    named = [each for each in route.parameters if not each.header]
-    known = {name for each in named for name in (each.name, *each.older)}
-    check_names("parameter", request.query, known, [each.name for each in named])
+    shown = [each.name for each in route.parameters if not each.header]
+    check_names("parameter", request.query, route.known, shown)
 
 
 def check_names(

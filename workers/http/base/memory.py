@@ -36,12 +36,20 @@ class AnswerMemory:
 
         First come, first served. Raises BusyError after `wait_seconds`.
         """
-        if self.used >= self.bytes_max or self._waiters:
+        if not self.at_once(wanted):
             await self._turn()
-        granted = min(wanted, max((self.bytes_max - self.used) // SHARE, CHUNK_RAW_BYTES_MAX))
+        granted = self._share(wanted)
         self.used += granted
         self._wake()
         return granted
+
+    def at_once(self, wanted: int) -> int:
+        """As `take` would reserve, for who does not wait before the answer is counted; 0: it would
+        have to wait."""
+        return 0 if self.used >= self.bytes_max or self._waiters else self._share(wanted)
+
+    def _share(self, wanted: int) -> int:
+        return min(wanted, max((self.bytes_max - self.used) // SHARE, CHUNK_RAW_BYTES_MAX))
 
     async def _turn(self) -> None:
         """Wait behind all that wait already; whoever has had its turn wakes the next one."""

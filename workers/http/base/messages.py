@@ -1,8 +1,10 @@
 """Requests and responses as values, and the reading of their parts."""
 
+import asyncio
+import functools
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +23,10 @@ TEXT = "text/plain; charset=utf-8"
 
 PARAMETERS_MAX = 256
 """A registration with all its topics has 70; nobody needs more."""
+
+KEPT, KEPT_CHARACTERS_MAX = 512, 256
+"""What was read of so many queries, and so many Accept headers, is remembered, of so many
+characters at most: who consumes says the same all the time."""
 
 RETRY_AFTER_S = 1
 
@@ -47,7 +53,7 @@ class Response:
     status: int
     body: Part | list[Part] = b""
     headers: tuple[tuple[str, str], ...] = ()
-    undo: Callable[[], Awaitable[None]] | None = None
+    undo: Callable[[], Coroutine[Any, Any, None]] | None = None
     """To be called if the client has gone before it could be sent."""
     written: Callable[[], None] | None = None
     """To be called when the connection has taken all of it, and the client is still there."""
@@ -64,6 +70,31 @@ class Response:
             assert value.isprintable() and value.isascii(), (name, value)
             lines.append(f"{name}: {value}\r\n")
         return "".join(lines).encode("ascii")
+
+
+class Soon:
+    """An answer that is there once all of these are done. Where one of them fails, the request is
+    handled anew: so it is one that may be repeated."""
+
+    def __init__(self, response: Response, waiting: Sequence[asyncio.Future[None]]) -> None:
+        assert waiting, "else it is there"
+        self.response, self.waiting = response, waiting
+        self._left = len(waiting)
+
+    def then(self, done: Callable[[], object]) -> None:
+        """Calls `done` when it is so far."""
+        for each in self.waiting:
+            each.add_done_callback(functools.partial(self._ended, done))
+
+    def _ended(self, done: Callable[[], object], _: asyncio.Future[None]) -> None:
+        self._left -= 1
+        if not self._left:
+            done()
+
+    @property
+    def good(self) -> bool:
+        """Whether all of them came to a good end."""
+        return not any(each.cancelled() or each.exception() for each in self.waiting)
 
 
 def json_response(value: Any, status: int = 200, *headers: tuple[str, str]) -> Response:
@@ -112,8 +143,12 @@ def percent_decode(raw: str, *, plus_is_space: bool) -> str:
         raise RequestError("The address is not UTF-8.") from None
 
 
-def parse_query(raw: str) -> dict[str, list[str]]:
-    """The parameters by name, each with its values in order."""
+def parse_query(raw: str) -> Mapping[str, Sequence[str]]:
+    """The parameters by name, each with its values in order. It is shared: nobody changes it."""
+    return _kept_query(raw) if len(raw) <= KEPT_CHARACTERS_MAX else _read_query(raw)
+
+
+def _read_query(raw: str) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {}
     if not raw:
         return found
@@ -128,13 +163,16 @@ def parse_query(raw: str) -> dict[str, list[str]]:
     return found
 
 
+_kept_query = functools.lru_cache(KEPT)(_read_query)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request, its address taken apart."""
 
     method: str
     path: str
-    query: Mapping[str, list[str]]
+    query: Mapping[str, Sequence[str]]
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -143,6 +181,8 @@ class Request:
     """Who asks."""
     ticket: int = 0
     """Its number at the core, for what is produced of it."""
+    asked: str = ""
+    """The query as it came."""
 
     def header(self, name: str) -> str | None:
         """A header's value; several of a name are joined by commas, as RFC 9110 says."""
@@ -192,7 +232,7 @@ class Request:
         if given is not None and media_type(given) != JSON:
             raise UnsupportedMediaType(f"The body is to be {JSON}.")
         try:
-            value = json.loads(self.body.decode(), parse_constant=_refuse_constant)
+            value = _JSON_DECODER.decode(self.body.decode())
             if (
                 b"\\u" in self.body
             ):  # Half of a surrogate pair is no text: nothing could pass it on.
@@ -204,6 +244,9 @@ class Request:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+_JSON_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def media_type(value: str) -> str:
@@ -246,9 +289,15 @@ def choose(accept: str | None, offered: Iterable[str]) -> str:
 
     Of equal ones the first that is offered; without an Accept header, the first of all.
     """
-    offered = list(offered)
+    offered = tuple(offered)
     if accept is None or not accept.strip():
         return offered[0]
+    if len(accept) > KEPT_CHARACTERS_MAX:
+        return _choose(accept, offered)
+    return _kept_choice(accept, offered)
+
+
+def _choose(accept: str, offered: tuple[str, ...]) -> str:
     ranges = [_accept_range(part) for part in accept.split(",")[:32] if part.strip()]
     best, best_quality = "", 0.0
     for kind in offered:
@@ -258,8 +307,13 @@ def choose(accept: str | None, offered: Iterable[str]) -> str:
         if quality > best_quality:
             best, best_quality = kind, quality
     if not best:
-        raise NotAcceptableError("None of the accepted media types is offered.", offered=offered)
+        raise NotAcceptableError(
+            "None of the accepted media types is offered.", offered=list(offered)
+        )
     return best
+
+
+_kept_choice = functools.lru_cache(KEPT)(_choose)
 
 
 def _accept_range(part: str) -> tuple[str, int, float]:

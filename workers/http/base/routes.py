@@ -1,13 +1,22 @@
 """One table of everything that the broker answers: the router and /openapi.json read it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from barco.errors import MethodNotAllowedError, NotFoundError
 from barco.workers.http.base.messages import percent_decode
 
 PATH_SEGMENTS_MAX = 16
+
+FOUND_KEPT, FOUND_CHARACTERS_MAX = 512, 256
+"""Paths whose route is remembered, the last that were asked for; and of how many characters at
+most. Who consumes asks for one path all the time, and a search of the table costs as much as all
+else that is done to understand a request."""
+
+Found = tuple["Route | None", Mapping[str, str], Sequence[str]]
+"""The route, the variable parts of the path, the allowed methods; the route is None for OPTIONS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +70,41 @@ class Route:
     """Of what is wrong, where that is told by another document than everywhere."""
     lenient: bool = False
     """Parameters that are not known are passed over."""
+    known: frozenset[str] = field(init=False, compare=False, repr=False)
+    """Names of all parameters that it takes in the query."""
+
+    def __post_init__(self) -> None:
+        named = [each for each in self.parameters if not each.header]
+        known = frozenset(name for each in named for name in (each.name, *each.older))
+        object.__setattr__(self, "known", known)
 
 
 class Router:
     """Finds the route of a request."""
 
     def __init__(self, routes: tuple[Route, ...]) -> None:
-        self._paths: list[tuple[tuple[str, ...], dict[str, Route]]] = []
+        self._paths: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
+        """By the number of segments."""
         by_path: dict[str, dict[str, Route]] = {}
         for route in routes:
             by_path.setdefault(route.path, {})[route.method] = route
         for path, methods in by_path.items():
-            self._paths.append((tuple(path.split("/")[1:]), methods))
+            template = tuple(path.split("/")[1:])
+            self._paths.setdefault(len(template), []).append((template, methods))
+        self._kept = lru_cache(FOUND_KEPT)(self._find)
 
-    def find(self, method: str, path: str) -> tuple[Route | None, dict[str, str], list[str]]:
-        """(route, variable parts, allowed methods); the route is None for OPTIONS.
+    def find(self, method: str, path: str) -> Found:
+        """What answers a request. It is shared: nobody changes it.
 
         Raises 404 for an unknown path and 405 for a method that it does not have.
         """
+        if len(path) + len(method) > FOUND_CHARACTERS_MAX:
+            return self._find(method, path)
+        return self._kept(method, path)
+
+    def _find(self, method: str, path: str) -> Found:
         segments = path.split("/", PATH_SEGMENTS_MAX + 1)[1:]
-        for template, methods in self._paths:
+        for template, methods in self._paths.get(len(segments), ()):
             variables = _match(template, segments)
             if variables is None:
                 continue
@@ -95,8 +119,6 @@ class Router:
 
 
 def _match(template: tuple[str, ...], segments: list[str]) -> dict[str, str] | None:
-    if len(template) != len(segments):
-        return None
     raw = {}
     for expected, given in zip(template, segments, strict=True):
         if expected.startswith("{"):

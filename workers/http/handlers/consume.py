@@ -4,7 +4,7 @@ import asyncio
 import functools
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -328,7 +328,7 @@ class Consume:
         found: Pass,
         delivery: str,
         member: Member,
-        undo: Callable[[], Awaitable[None]],
+        undo: Callable[[], Coroutine[Any, Any, None]],
         *,
         last: bool,
     ) -> Response | None:

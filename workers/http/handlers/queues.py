@@ -23,8 +23,6 @@ from barco.model.queues import (
     LEASE_MS_DEFAULT,
     LEASE_MS_MAX,
     LEASE_MS_MIN,
-    LEASED_DEFAULT,
-    LEASED_MAX,
     RUNS_MAX,
     Leased,
     QueueSettings,
@@ -34,26 +32,25 @@ from barco.types import KiB
 from barco.workers.http.base.context import Context, as_not_ready
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import (
-    JSON,
-    NDJSON,
     RETRY_AFTER_S,
+    Part,
     Request,
     Response,
+    Soon,
     check_group,
     check_topic,
-    choose,
     json_response,
     parse_number,
 )
 from barco.workers.http.base.render import CHUNKS, render
 from barco.workers.http.base.waiting import LeaderWait
+from barco.workers.http.consuming.leases import LeasesAsked, queue_of
 from barco.workers.http.consuming.rejects import reason_of
 from barco.workers.http.handlers.topics import Topics
 from barco.workers.shard.reads import Chunk, Extent, chunk_place, extent_from_list
 
 LEASE = "Barco-Lease"
 HELD_BY = "Barco-Held-By"
-QUEUE_FORMATS = (NDJSON, JSON, CHUNKS)
 OVER = 4
 OVER_BYTES = 64 * KiB
 """An answer of text may be so many times as long as what was stored; the rest is not given."""
@@ -82,6 +79,7 @@ class QueueRoutes:
     def __init__(self, context: Context, topics: Topics) -> None:
         self._context, self._topics = context, topics
         self._turn = 0
+        self._asked = LeasesAsked()
         self._releasing: set[asyncio.Future[None]] = set()
 
     # --- Settings -------------------------------------------------------------------------------
@@ -125,27 +123,38 @@ class QueueRoutes:
 
     async def lease(self, request: Request) -> Response:
         """Events for whoever asks, for some time; from one leader, by turns."""
-        kind = choose(request.header("accept"), QUEUE_FORMATS)
-        args: dict[str, Any] = {
-            **_queue(request),
-            "most": max(1, request.number("max", default=LEASED_DEFAULT, most=LEASED_MAX)),
-        }
-        if lease_ms := request.number("leaseMs", default=0, most=LEASE_MS_MAX):
-            args["leaseMs"] = max(lease_ms, LEASE_MS_MIN)
-        wait_ms = request.number("waitMs", default=0, most=limits.POLL_WAIT_MS_MAX)
-        budget = request.number(
-            "maxBytes", default=limits.POLL_BYTES_DEFAULT, most=limits.POLL_BYTES_MAX
-        )
-        with self._context.polling() if wait_ms else nullcontext():
-            found = await self._until(args, max(1, budget), wait_ms / 1000)
+        asked = self._asked.of(request)
+        args = asked.args
+        with self._context.polling() if asked.wait_ms else nullcontext():
+            found = await self._until(args, asked.budget, asked.wait_ms / 1000)
             response: Response | None = None
             try:
-                response = await self._response(kind, args, found)
+                response = await self._response(asked.kind, args, found)
             finally:
                 self._context.memory.give_back(found.reserved)
                 if response is None:  # Nobody gets them.
                     await asyncio.shield(self._release(args, found.runs))
         return response
+
+    def lease_at_once(self, request: Request) -> Response | None:
+        """The answer of `lease`, where this worker has what is to be given, in memory, and its turn
+        has come; None: that is seen by `lease` alone."""
+        asked, context = self._asked.of(request), self._context
+        leaders = context.leaders.leading()
+        if asked.kind != CHUNKS or not leaders:
+            return None
+        if leaders[(self._turn + 1) % len(leaders)] != context.peer:
+            return None
+        if not (budget := context.memory.at_once(asked.budget)):
+            return None
+        runs, extents = context.service.leases.lease_at_once(
+            asked.group, asked.topic, asked.most, budget, asked.lease_ms
+        )
+        if not runs:
+            return None
+        self._turn += 1
+        parts: list[Part] = [chunk for extent in extents for chunk in extent.chunks]
+        return self._given(CHUNKS, asked.args, runs, parts)
 
     async def _until(self, args: Mapping[str, Any], budget: int, wait_s: float) -> Handed:
         loop = asyncio.get_running_loop()
@@ -166,11 +175,10 @@ class QueueRoutes:
 
     def _leaders(self) -> list[int]:
         """Who leads a range, each once; by turns another one is the first."""
-        led = {self._context.leaders.peer(held.token) for held in self._context.ranges.all}
-        found = sorted(worker for worker in led if worker is not None)
+        found = self._context.leaders.leading()
         self._turn += 1
         turn = self._turn % max(1, len(found))
-        return found[turn:] + found[:turn]
+        return [*found[turn:], *found[:turn]]
 
     async def _look(self, args: Mapping[str, Any], budget: int, first: set[int]) -> Handed:
         """What the first of them has that has something."""
@@ -219,26 +227,33 @@ class QueueRoutes:
             task.exception()  # Nobody leads the slice: then its time ends.
 
     async def _response(self, kind: str, args: Mapping[str, Any], found: Handed) -> Response:
-        headers = [("Cache-Control", "no-store")]
         if not found.runs:
-            headers += [("Retry-After", str(RETRY_AFTER_S))]
+            headers = [("Cache-Control", "no-store"), ("Retry-After", str(RETRY_AFTER_S))]
             headers += [(HELD_BY, found.held)] if found.held else []
             return Response(204, b"", tuple(headers))
-        runs = found.runs
         if kind == CHUNKS:
             parts = await render(kind, found.extents, self._context.ring)
-        else:
-            cut = _cut(found)
-            most = OVER * sum(extent.cost for extent in found.extents) + OVER_BYTES
-            parts = await render(kind, cut, self._context.ring, most)
-            runs, rest = _rendered(cut)
-            await self._release(args, rest)
-        headers += [("Content-Type", kind), (LEASE, ",".join(run.name for run in runs))]
+            return self._given(kind, args, found.runs, parts)
+        cut = _cut(found)
+        most = OVER * sum(extent.cost for extent in found.extents) + OVER_BYTES
+        parts = await render(kind, cut, self._context.ring, most)
+        runs, rest = _rendered(cut)
+        await self._release(args, rest)
+        return self._given(kind, args, runs, parts)
+
+    def _given(
+        self, kind: str, args: Mapping[str, Any], runs: Sequence[Leased], parts: list[Part]
+    ) -> Response:
+        headers = (
+            ("Cache-Control", "no-store"),
+            ("Content-Type", kind),
+            (LEASE, ",".join([run.name for run in runs])),
+        )
 
         async def undo() -> None:
             await self._release(args, runs)
 
-        return Response(200, self._context.memory.counted(parts), tuple(headers), undo)
+        return Response(200, self._context.memory.counted(parts), headers, undo)
 
     async def _release(self, args: Mapping[str, Any], runs: Sequence[Leased]) -> None:
         """They never left: others get them now. Where that is not heard, their time ends."""
@@ -252,6 +267,18 @@ class QueueRoutes:
         """These are done; 204 when that is as durable as an event."""
         runs, _ = _named(request, ())
         return await self._change("queue_ack", _queue(request), runs, repeat=True)
+
+    def ack_at_once(self, request: Request) -> Response | Soon | None:
+        """The answer of `ack`, where this worker leads all slices that are named; None: that is
+        `ack`'s."""
+        runs, _ = _named(request, ())
+        group, topic = queue_of(request)
+        context = self._context
+        for index in {run.slice for run in runs}:
+            if index not in context.numbers or context.owner(index) != context.peer:
+                return None
+        waiting = context.service.leases.acknowledge(group, topic, runs)
+        return Soon(Response(204), waiting) if waiting else Response(204)
 
     async def nack(self, request: Request) -> Response:
         """These are to be given again."""
@@ -323,8 +350,8 @@ def _passes(error: BarcoError, repeat: bool) -> bool:
 
 
 def _queue(request: Request) -> dict[str, Any]:
-    group = check_group(request.variables["group"])
-    return {"group": group, "topic": check_topic(request.required("topic"))}
+    group, topic = queue_of(request)
+    return {"group": group, "topic": topic}
 
 
 def _settings(request: Request) -> QueueSettings:

@@ -2,8 +2,16 @@
 
 import pytest
 
-from barco.errors import NotAcceptableError, RequestError
+from barco.errors import (
+    MethodNotAllowedError,
+    NotAcceptableError,
+    NotFoundError,
+    RequestError,
+)
+from barco.workers.http.base import messages
 from barco.workers.http.base.messages import (
+    KEPT,
+    KEPT_CHARACTERS_MAX,
     Request,
     Response,
     choose,
@@ -12,6 +20,8 @@ from barco.workers.http.base.messages import (
     percent_decode,
 )
 from barco.workers.http.base.render import CONSUME_FORMATS
+from barco.workers.http.base.routes import FOUND_CHARACTERS_MAX, Router
+from barco.workers.http.table import ROUTES
 
 
 @pytest.mark.parametrize(
@@ -43,6 +53,32 @@ def test_choose_nothing(accept: str) -> None:
 def test_query() -> None:
     assert parse_query("a=1&b=x%20y+z&a=2&&=v&c") == {"a": ["1", "2"], "b": ["x y z"], "c": [""]}
     assert parse_query("") == {}
+    long = "a=" + "1" * KEPT_CHARACTERS_MAX  # It is not remembered, and read in the same way.
+    assert parse_query(long) == {"a": ["1" * KEPT_CHARACTERS_MAX]}
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """A client that says something else each time leaves no more behind than others."""
+    for number in range(3 * KEPT):
+        assert parse_query(f"a={number}") == {"a": [str(number)]}
+        assert choose(f"*/*, text/{number}", CONSUME_FORMATS) == CONSUME_FORMATS[0]
+    parse_query("b=" + "2" * KEPT_CHARACTERS_MAX)
+    assert messages._kept_query.cache_info().currsize == KEPT
+    assert messages._kept_choice.cache_info().currsize == KEPT
+    assert messages._kept_query.cache_info().misses >= 3 * KEPT
+
+
+def test_a_route_is_found_again_and_nothing_else() -> None:
+    router = Router(ROUTES)
+    for topic in ("a", "b%20c", "d" * FOUND_CHARACTERS_MAX):
+        for _ in range(2):
+            route, variables, allowed = router.find("GET", f"/v1/topics/{topic}")
+            assert route is not None and route.handler == "topics.get"
+            assert variables == {"topic": topic.replace("%20", " ")} and "PUT" in allowed
+        with pytest.raises(MethodNotAllowedError):
+            router.find("POST", f"/v1/topics/{topic}")
+    with pytest.raises(NotFoundError):
+        router.find("GET", "/v1/topics/a/b/c")
 
 
 @pytest.mark.parametrize("raw", ["%", "%4", "%zz", "%ff", "%c0%af", "%ed%a0%80"])

@@ -1,0 +1,16 @@
+"""A request at an application, as a worker makes it."""
+
+import asyncio
+from typing import Any
+
+from barco.workers.http.app import App
+from barco.workers.http.base.messages import Response, Soon
+
+
+async def answered(app: App, *asked: Any) -> Response:
+    """At once where that can be; else as soon as it is stable, or by a task."""
+    found = app.at_once(*asked)
+    if isinstance(found, Soon):
+        await asyncio.wait(found.waiting)
+        found = found.response if found.good else None
+    return await app.handle(*asked) if found is None else found

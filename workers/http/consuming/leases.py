@@ -1,0 +1,82 @@
+"""What a lease asks for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from barco import limits
+from barco.model.queues import LEASE_MS_MAX, LEASE_MS_MIN, LEASED_DEFAULT, LEASED_MAX
+from barco.workers.http.base.messages import (
+    JSON,
+    KEPT,
+    KEPT_CHARACTERS_MAX,
+    NDJSON,
+    Request,
+    check_group,
+    check_topic,
+    choose,
+)
+from barco.workers.http.base.render import CHUNKS
+
+QUEUE_FORMATS = (NDJSON, JSON, CHUNKS)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAsked:
+    """By one request."""
+
+    kind: str
+    """The format of the answer."""
+    group: str
+    topic: str
+    most: int
+    """Events."""
+    lease_ms: int
+    """0: as the queue says."""
+    wait_ms: int
+    budget: int
+    """Bytes as stored."""
+
+    @classmethod
+    def of(cls, request: Request) -> "LeaseAsked":
+        """RequestError, NotAcceptableError: it asks for something else."""
+        kind = choose(request.header("accept"), QUEUE_FORMATS)
+        group, topic = queue_of(request)
+        most = max(1, request.number("max", default=LEASED_DEFAULT, most=LEASED_MAX))
+        lease_ms = request.number("leaseMs", default=0, most=LEASE_MS_MAX)
+        wait_ms = request.number("waitMs", default=0, most=limits.POLL_WAIT_MS_MAX)
+        budget = request.number(
+            "maxBytes", default=limits.POLL_BYTES_DEFAULT, most=limits.POLL_BYTES_MAX
+        )
+        lease_ms = max(lease_ms, LEASE_MS_MIN) if lease_ms else 0
+        return cls(kind, group, topic, most, lease_ms, wait_ms, max(1, budget))
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """For the leaders."""
+        args: dict[str, Any] = {"group": self.group, "topic": self.topic, "most": self.most}
+        return args | ({"leaseMs": self.lease_ms} if self.lease_ms else {})
+
+
+class LeasesAsked:
+    """What was read lately is remembered: who leases says the same all the time."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str, str | None], LeaseAsked] = {}
+
+    def of(self, request: Request) -> LeaseAsked:
+        """As `LeaseAsked.of`."""
+        accept = request.header("accept")
+        key = (request.variables["group"], request.asked, accept)
+        found = self._kept.get(key)
+        if found is None:
+            found = LeaseAsked.of(request)
+            if len(request.asked) + len(accept or "") <= KEPT_CHARACTERS_MAX:
+                if len(self._kept) >= KEPT:
+                    self._kept.clear()
+                self._kept[key] = found
+        return found
+
+
+def queue_of(request: Request) -> tuple[str, str]:
+    """The group and the topic that a request is about."""
+    return check_group(request.variables["group"]), check_topic(request.required("topic"))
