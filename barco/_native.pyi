@@ -413,6 +413,9 @@ class Reactor:
     def produce_made(
         self, request_id: int, topic: str, batch: Buffer, known_only: bool, /
     ) -> tuple[int, str, str] | None: ...
+    def produce_checked(
+        self, request_id: int, body: Buffer, told: bool, /
+    ) -> tuple[int, str, str] | None: ...
     def feed_open(self, place: str, /) -> int | None: ...
     def feed_close(self, feed: int, /) -> None: ...
     def feed_push(self, feed: int, place: str, text: Buffer, /) -> tuple[int, int] | None: ...
@@ -565,7 +568,13 @@ class Reactor:
         """(slice, epoch, sequence) of what was taken last of it, in each slice that knows it."""
     def compacted(self, topic: str, /) -> list[tuple[bytes, bytes]]: ...  # (key, last value)
     def topic_set(
-        self, topic: str, exists: bool, compression: str | None = None, any_time: bool = False, /
+        self,
+        topic: str,
+        exists: bool,
+        compression: str | None = None,
+        any_time: bool = False,
+        checked: bool = False,
+        /,
     ) -> None: ...
     def time_plausible(self, timestamp_us: int, /) -> bool:
         """Near enough to now for a producer's."""

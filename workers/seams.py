@@ -37,6 +37,12 @@ class ReactorLike(Protocol):
         """Produce a batch on behalf of a request that waits for an answer; the upcall "produced"
         follows. Else status, type and title of what is wrong. known_only: it makes no topic."""
 
+    def produce_checked(
+        self, request_id: int, body: bytes, told: bool, /
+    ) -> tuple[int, str, str] | None:
+        """Go on with what "check" told of, with this body. told: "produced" follows, as of
+        `produce_made`; else the core answers, and None is returned."""
+
     def check_batch(
         self, slice: int, batch: bytes | memoryview, taken: bool = False, /
     ) -> tuple[int, int, int, int, int]:
@@ -95,11 +101,18 @@ class ReactorLike(Protocol):
         """The first offset of the first chunk of this generation that may be as late as this."""
 
     def topic_set(
-        self, topic: str, exists: bool, compression: str | None = None, any_time: bool = False, /
+        self,
+        topic: str,
+        exists: bool,
+        compression: str | None = None,
+        any_time: bool = False,
+        checked: bool = False,
+        /,
     ) -> None:
         """Tell the produce path that a topic exists, or does not any more, and how it is packed.
 
         None: as configured for the broker. any_time: producers' timestamps may be far from now.
+        checked: of what is produced there the upcall "check" tells first.
         """
 
     def time_plausible(self, timestamp_us: int, /) -> bool:

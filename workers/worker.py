@@ -12,7 +12,7 @@ from typing import Any
 from barco import limits
 from barco._native import Reactor
 from barco.cluster.ring.routes import RangeRoute
-from barco.errors import BarcoError, NotReadyError
+from barco.errors import BarcoError, BrokerError, NotReadyError
 from barco.model.access import AccessTable
 from barco.model.options import WorkerOptions
 from barco.protocol import messages
@@ -20,6 +20,7 @@ from barco.workers.groups.idle import expire
 from barco.workers.http.app import App
 from barco.workers.http.base.endings import Endings
 from barco.workers.http.base.messages import Response, Soon, problem_response
+from barco.workers.http.checking.desk import Withheld
 from barco.workers.operations.asking import WorkersAsked
 from barco.workers.operations.growth import Growth
 from barco.workers.operations.leaving.drains import Drains
@@ -105,6 +106,7 @@ class Worker:
         self._upcalls: dict[str, Callable[[Upcall], object]] = {
             "request": self._request,
             "aborted": self._aborted,
+            "check": self._check,
             "hearer": lambda upcall: self._app.listen.hear(*upcall[1:]),
             "appended": self._service.upcall,
             "produced": lambda upcall: self._service.made.produced(*upcall[1:]),
@@ -422,6 +424,21 @@ class Worker:
             response = begun
         if not self._respond(number, response) and response.undo is not None:
             await response.undo()
+
+    def _check(self, upcall: Upcall) -> None:
+        task = asyncio.create_task(self._checked(Withheld(*upcall[1:])))
+        self._requests[upcall[1]] = task
+        task.add_done_callback(lambda done: self._requests.pop(upcall[1], None))
+
+    async def _checked(self, withheld: Withheld) -> None:
+        try:
+            response = await self._app.checking.answer(withheld)
+        except Exception:  # One request's bug must not end the worker.
+            log.exception("a produce to %s could not be checked", withheld.topic)
+            response = problem_response(BrokerError("The broker failed; its log says how."))
+        if response is not None:
+            head = response.head()
+            self._reactor.respond(withheld.number, response.status, head, response.body)
 
     def _aborted(self, upcall: Upcall) -> None:
         """The client has gone, or has closed its side: nothing is handed out to it any more.

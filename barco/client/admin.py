@@ -91,17 +91,20 @@ class AsyncAdmin:
         retention_bytes: int | None = None,
         compression: str | None = None,
         timestamps: str | None = None,
+        schema_check: str | None = None,
     ) -> Document:
         """Creates a topic, or changes the settings given here. 0 is no limit.
 
         `compression`: "lz4" or "none", of what the broker packs itself. `timestamps`:
-        "plausible" (of the last 10 years or the next day) or "any".
+        "plausible" (of the last 10 years or the next day) or "any". `schema_check`: "off", "warn",
+        "reject" or "dead", of values that are not of a schema of the topic's.
         """
         given = {
             "retentionHours": retention_hours,
             "retentionBytes": retention_bytes,
             "compression": compression,
             "timestamps": timestamps,
+            "schemaCheck": schema_check,
         }
         settings = {name: value for name, value in given.items() if value is not None}
         target = f"/v1/topics/{check_topic(topic)}"
@@ -296,11 +299,13 @@ class Admin(Closing):
         retention_bytes: int | None = None,
         compression: str | None = None,
         timestamps: str | None = None,
+        schema_check: str | None = None,
     ) -> Document:
         """Creates a topic, or changes the settings given here. 0 is no limit.
 
         `compression`: "lz4" or "none", of what the broker packs itself. `timestamps`:
-        "plausible" (of the last 10 years or the next day) or "any".
+        "plausible" (of the last 10 years or the next day) or "any". `schema_check`: "off", "warn",
+        "reject" or "dead", of values that are not of a schema of the topic's.
         """
         creation = self._admin.create_topic(
             topic,
@@ -308,6 +313,7 @@ class Admin(Closing):
             retention_bytes=retention_bytes,
             compression=compression,
             timestamps=timestamps,
+            schema_check=schema_check,
         )
         return self._thread.run(creation)
 

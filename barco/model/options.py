@@ -30,6 +30,7 @@ LINE_FORMATS = ("auto", "json", "text")
 
 COMPRESSIONS = ("lz4", "none")
 TIMESTAMPS = ("plausible", "any")
+CHECKS = OFF, WARN, REJECT, DEAD = ("off", "warn", "reject", "dead")
 """How a broker stores what it packs itself; batches that clients pack stay as they are."""
 
 

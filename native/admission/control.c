@@ -141,6 +141,13 @@ void control_give_up(struct reactor *reactor)
     }
 }
 
+static void tell_unknown(struct conn *conn, uint32_t slot)
+{
+    struct upcall *up = reactor_upcall(conn_reactor(conn), UPCALL_PRODUCED,
+                                       request_id(conn_id(conn), slot));
+    up->status = PROBLEM_UNKNOWN_OUTCOME;
+}
+
 void conn_abandoned(struct conn *conn)
 {
     struct client *client = client_of(conn);
@@ -149,14 +156,13 @@ void conn_abandoned(struct conn *conn)
         assert(slot->asked == NULL || slot->control);
         if (slot->asked != NULL && conn->closed) {
             control_forget(conn, slot);
+        } else if (slot->withheld != NULL && slot->waiting > 0 && conn->closed) {
+            tell_unknown(conn, n);
         } else if (slot->control && slot->asked == NULL && slot->kind == SLOT_OPEN) {
             reactor_upcall(conn_reactor(conn), UPCALL_ABORTED, request_id(conn_id(conn), n));
             conn_reactor(conn)->aborted++;
-            if (slot->waiting > 0 && conn->closed) { /* nobody tells of it any more */
-                struct upcall *up = reactor_upcall(conn_reactor(conn), UPCALL_PRODUCED,
-                                                   request_id(conn_id(conn), n));
-                up->status = PROBLEM_UNKNOWN_OUTCOME;
-            }
+            if (slot->waiting > 0 && conn->closed) /* nobody tells of it any more */
+                tell_unknown(conn, n);
         }
     }
 }

@@ -37,7 +37,7 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
                            0},
     [PROBLEM_UNKNOWN_NAME] = {400, "unknown-name",
                               "a produce takes the parameters partitionKey, keyField, timestamp, "
-                              "slice and token, and no other",
+                              "slice, token and onlyValid, and no other",
                               0, 0},
     [PROBLEM_BAD_LINE] = {400, "malformed-line", "a line is malformed: nothing is stored", 0, 0},
     [PROBLEM_BAD_TOPIC] = {400, "invalid-topic",

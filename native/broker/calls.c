@@ -78,7 +78,8 @@ static struct call_frame frame_of(const struct produce *produce, uint32_t number
     };
     frame.flags = (produce->has_key ? FLAG_KEY : 0) | (produce->has_producer ? FLAG_PRODUCER : 0) |
                   (produce->one_shot ? FLAG_ONE_SHOT : 0) |
-                  (produce->known_only ? FLAG_KNOWN_ONLY : 0);
+                  (produce->known_only ? FLAG_KNOWN_ONLY : 0) |
+                  (produce->checked ? FLAG_CHECKED : 0);
     memcpy(frame.producer_id, produce->producer_id, PRODUCER_ID_BYTES);
     frame.bytes = (uint32_t)(sizeof frame + frame.topic_len + frame.key_len + len);
     assert(frame.bytes - sizeof frame == (size_t)frame.topic_len + frame.key_len + len);

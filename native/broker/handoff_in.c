@@ -51,6 +51,7 @@ static struct produce call_in(struct reactor *reactor, const struct call_frame *
         .has_producer = frame->flags & FLAG_PRODUCER,
         .one_shot = frame->flags & FLAG_ONE_SHOT,
         .known_only = frame->flags & FLAG_KNOWN_ONLY,
+        .checked = frame->flags & FLAG_CHECKED,
         .number = frame->number,
         .timestamp = frame->timestamp,
         .key = key,

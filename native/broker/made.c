@@ -12,14 +12,15 @@ uint16_t made_produce(struct reactor *reactor, uint64_t id, const char *topic, s
                       bool known_only, const uint8_t *bytes, size_t len)
 {
     struct produce produce = {
-        .content = CONTENT_BATCH, .number = -1, .known_only = known_only, .loose = true};
+        .content = CONTENT_BATCH, .number = -1, .known_only = known_only, .loose = true,
+        .checked = true}; /* by who made it */
     struct conn *conn;
     uint32_t number;
     uint64_t detail = 0;
     struct slot *slot = slot_of_request(reactor, id, &conn, &number);
     if (slot == NULL || len > reactor->options.request_bytes_max)
         return slot == NULL ? PROBLEM_NOT_READY : PROBLEM_BODY_TOO_LARGE;
-    assert(slot->control && slot->asked == NULL && slot->waiting == 0);
+    assert(slot_is_told(slot) && slot->asked == NULL && slot->waiting == 0);
     if (!topic_name_valid(topic, topic_len))
         return PROBLEM_BAD_TOPIC;
     if (topic_name_reserved(topic, topic_len))
@@ -34,7 +35,7 @@ uint16_t made_produce(struct reactor *reactor, uint64_t id, const char *topic, s
     problem = produce_body(reactor, &produce, waiter, slot, bytes, len, NULL, &detail);
     if (problem != PROBLEM_NONE)
         slot_parts_clear(slot);
-    else if (len > slot->held) /* more than came: asked of who sent it, as if it had come */
+    else if (len > slot->held && slot->control) /* asked of who sent it, as if it had come */
         access_charge(conn, len - slot->held);
     return problem;
 }

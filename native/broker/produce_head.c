@@ -41,19 +41,21 @@ static bool slice_is(const struct http1_slice *text, const char *lower, size_t l
 #define IS(text, literal) slice_is(text, literal, sizeof(literal) - 1)
 
 /* The media type without its parameters: "application/x-ndjson; charset=utf-8" is NDJSON too. */
-static uint8_t content_of(struct http1_slice type)
+static uint8_t content_of(struct http1_slice type, bool *json)
 {
     const char *semicolon = memchr(type.p, ';', type.len);
     if (semicolon != NULL)
         type.len = (uint32_t)(semicolon - type.p);
     while (type.len > 0 && (type.p[type.len - 1] == ' ' || type.p[type.len - 1] == '\t'))
         type.len--;
+    *json = !IS(&type, "application/vnd.barco.batch");
     if (IS(&type, "application/x-ndjson"))
         return CONTENT_LINES;
     if (IS(&type, "application/vnd.barco.batch"))
         return CONTENT_BATCH;
     if (IS(&type, "application/vnd.barco.events+x-ndjson"))
         return CONTENT_KEYED;
+    *json = IS(&type, "application/json");
     return CONTENT_EVENT;
 }
 
@@ -226,7 +228,7 @@ static uint16_t read_headers(struct conn *conn, const struct http1_request *head
             break;
         case 12:
             if (IS(name, "content-type"))
-                out->content = content_of(*value);
+                out->content = content_of(*value, &out->json);
             else if (IS(name, "producer-seq"))
                 producer.seq = *value;
             break;
@@ -354,7 +356,7 @@ static uint16_t read_query(struct conn *conn, const struct http1_request *head, 
                            struct produce *out)
 {
     static const char *const names[] = {"partitionKey", "keyField", "slice",
-                                        "token",        "timestamp", NULL};
+                                        "token",        "timestamp", "onlyValid", NULL};
     struct http1_slice raw;
     uint64_t number;
     const char *query = head->query.p;
@@ -371,6 +373,11 @@ static uint16_t read_query(struct conn *conn, const struct http1_request *head, 
         problem = read_key_field(conn, query, len, out);
     if (problem != PROBLEM_NONE)
         return problem;
+    found = uri_query_get(query, len, "onlyValid", &raw);
+    out->valid_only = found > 0 && IS(&raw, "true");
+    if (found < 0 || (found > 0 && (!out->valid_only || (out->content != CONTENT_LINES &&
+                                                         out->content != CONTENT_KEYED))))
+        return PROBLEM_BAD_QUERY;
     found = uri_query_get(query, len, "timestamp", &raw);
     if (found < 0)
         return PROBLEM_BAD_QUERY;

@@ -31,6 +31,9 @@ uint16_t slice_takes(const struct reactor *reactor, const struct produce *produc
     const struct topic *topic = shard_topic_meant(reactor->shard, produce->topic);
     if (!reactor->options.auto_create && (topic == NULL || !topic->declared))
         return PROBLEM_UNKNOWN_TOPIC;
+    /* Who took it has not heard yet that this topic's values are checked. */
+    if (topic != NULL && topic->checked && !produce->checked && waiter->kind == WAITER_PEER)
+        return PROBLEM_NOT_READY;
     const bool known = topic != NULL && is_there(reactor, topic);
     return produce->known_only && !known ? PROBLEM_TOPIC_QUOTA : PROBLEM_NONE;
 }

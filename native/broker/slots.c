@@ -36,6 +36,20 @@ struct slot *slot_open(struct conn *conn)
     return slot;
 }
 
+struct withheld *slot_let_go(struct conn *conn, struct slot *slot)
+{
+    struct reactor *reactor = conn_reactor(conn);
+    struct withheld *withheld = slot->withheld;
+    if (withheld == NULL)
+        return NULL;
+    assert(reactor->withheld > 0 && slot->withheld_bytes <= reactor->withheld_bytes);
+    reactor->withheld--;
+    reactor->withheld_bytes -= slot->withheld_bytes;
+    slot->withheld = NULL;
+    slot->withheld_bytes = 0;
+    return withheld;
+}
+
 void slot_clear(struct conn *conn, struct slot *slot)
 {
     struct client *client = client_of(conn);
@@ -46,6 +60,7 @@ void slot_clear(struct conn *conn, struct slot *slot)
     conn_reactor(conn)->asking.open[client->guest.address] -= slot->control;
     conn_reactor(conn)->control_open -= slot->control;
     client->control_open -= slot->control;
+    free(slot_let_go(conn, slot));
     slot->held = 0;
     slot->control = false;
     outputs_free(slot->first);
@@ -56,7 +71,7 @@ void slot_clear(struct conn *conn, struct slot *slot)
 
 void slot_parts_clear(struct slot *slot)
 {
-    assert(slot->control);
+    assert(slot_is_told(slot));
     free(slot->parts);
     slot->parts = NULL;
     slot->waiting = slot->part_count = 0;

@@ -2,7 +2,16 @@
 #ifndef BARCO_SLOTS_H
 #define BARCO_SLOTS_H
 
+#include <assert.h>
+
 #include "core/client.h"
+
+/* Whether an upcall says how a produce of it ends, and the answer is the upper layer's. */
+static inline bool slot_is_told(const struct slot *slot)
+{
+    assert(!slot->control || slot->withheld == NULL);
+    return slot->control || slot->withheld != NULL;
+}
 
 /* The next request's. NULL without memory. */
 struct slot *slot_open(struct conn *conn);
@@ -11,6 +20,8 @@ void slot_clear(struct conn *conn, struct slot *slot);
  * client is gone. */
 struct slot *slot_of_request(struct reactor *reactor, uint64_t id, struct conn **conn,
                              uint32_t *number);
+/* What is withheld of it, if anything is: no longer the slot's. */
+struct withheld *slot_let_go(struct conn *conn, struct slot *slot);
 /* Nothing of it is being produced any more. */
 void slot_parts_clear(struct slot *slot);
 /* Sends every answer whose turn has come. */

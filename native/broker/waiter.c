@@ -38,7 +38,7 @@ void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16
     }
     if (--slot->waiting > 0)
         return;
-    if (slot->control) { /* the answer is the upper layer's, which may produce more before it */
+    if (slot_is_told(slot)) { /* the upper layer answers, and may produce more before */
         tell_produced(reactor, request_id(waiter->conn, waiter->slot), slot->problem);
         slot_parts_clear(slot);
         return;

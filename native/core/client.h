@@ -33,6 +33,8 @@ struct slot {
     uint64_t expected;  /* sequence, for a gap; of a slice, for 421; line number */
     struct asked *asked; /* control: it waits to be given up, see control.c */
     struct output *first, *last; /* SLOT_PYTHON, rendered; SLOT_STREAM: its headers */
+    struct withheld *withheld; /* somebody looks at its body first, see checked.h; or NULL */
+    uint32_t withheld_bytes;
 };
 
 struct request {

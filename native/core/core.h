@@ -68,7 +68,8 @@ struct part {
 enum upcall_kind {
     UPCALL_REQUEST, UPCALL_ABORTED, UPCALL_APPENDED, UPCALL_SEGMENT_WANTED, UPCALL_SEGMENT_SEALED,
     UPCALL_STABLE, UPCALL_IO_ERROR, UPCALL_PEER_CLOSED, UPCALL_BUILT, UPCALL_LANDED,
-    UPCALL_FRAME, UPCALL_REPLICA_CLOSED, UPCALL_SETTLED, UPCALL_HEARER, UPCALL_PRODUCED
+    UPCALL_FRAME, UPCALL_REPLICA_CLOSED, UPCALL_SETTLED, UPCALL_HEARER, UPCALL_PRODUCED,
+    UPCALL_CHECK
 };
 
 /* What is told of a listener, see feed.h. */
@@ -78,13 +79,14 @@ enum hearer_news { HEARER_GONE, HEARER_SENT, HEARER_BEHIND };
 struct upcall {
     uint8_t kind;
     uint64_t id;             /* request id, tag, segment, gseq, worker or errno */
-    uint8_t *head;           /* UPCALL_REQUEST, UPCALL_FRAME with its group, UPCALL_HEARER's id:
-                              * owned */
+    uint8_t *head;           /* UPCALL_REQUEST, UPCALL_FRAME with its group, UPCALL_HEARER's id,
+                              * UPCALL_CHECK's names: owned */
     uint32_t head_len;       /* without the group */
-    struct body *body;       /* UPCALL_REQUEST: owned, may be NULL */
+    struct body *body;       /* UPCALL_REQUEST, UPCALL_CHECK: owned, may be NULL */
     struct part part;        /* UPCALL_APPENDED */
     uint16_t status;         /* the same, as HTTP has it; UPCALL_HEARER: its news;
-                              * UPCALL_PRODUCED: the problem, or 0 */
+                              * UPCALL_PRODUCED: the problem, or 0; UPCALL_CHECK: see checked.h
+                              */
     uint64_t pos;            /* UPCALL_BUILT: where the group lies; UPCALL_LANDED: its epoch */
     uint32_t bytes, prev_crc, header_crc;
 };
@@ -221,6 +223,7 @@ struct reactor {
     uint8_t *scratch; /* lengths of lines, unpacked batches */
     size_t scratch_capacity;
     uint64_t body_bytes, control_bytes, control_open;
+    uint64_t withheld, withheld_bytes; /* requests that somebody looks at first, and their bodies */
     uint64_t partial_bytes; /* room for frames of hand-off connections that are not whole yet */
     bool notify, draining, routed, io_failed, blocked_any, disk_full;
     bool opening; /* a generation without followers has begun: its first group is told */

@@ -19,7 +19,8 @@
 #define FLAG_KEY 1
 #define FLAG_PRODUCER 2
 #define FLAG_ONE_SHOT 4
-#define FLAG_DUPLICATE 8
+#define FLAG_DUPLICATE 8   /* an answer */
+#define FLAG_CHECKED 8     /* a call: its values were looked at, as some topics want it */
 #define FLAG_KNOWN_ONLY 16 /* a call: it makes no topic */
 #define FLAG_RETURNS 32    /* a call: its sender takes it back; a version before that does not */
 #define FLAG_AGAIN 64      /* a call: of what was given back before it nothing is out any more */

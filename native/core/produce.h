@@ -20,6 +20,9 @@ struct produce {
     bool no_value;
     bool loose; /* a batch that is not stored as it came, but gathered with other events */
     bool delayed; /* of a batch: each of its events until its own time */
+    bool json;    /* the body's type says so */
+    bool valid_only; /* of lines those that the topic's check refuses are left out */
+    bool checked; /* its values were looked at */
     int64_t number; /* asked for, -1: by key */
     int64_t timestamp;
     uint32_t key_len, producer_epoch;

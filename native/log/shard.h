@@ -71,6 +71,7 @@ struct topic {
     bool shared;     /* SHARED_TOPIC */
     bool declared;   /* exists although nothing was produced yet */
     bool any_time;   /* takes timestamps of producers however far from now */
+    bool checked;    /* values are looked at by the upper layer before they are stored */
     char name[TOPIC_NAME_BYTES_MAX + 1];
     struct stream **streams; /* by slice - slice_first; NULL until first used */
 };

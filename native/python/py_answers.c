@@ -3,6 +3,7 @@
 #include <Python.h>
 #include <string.h>
 
+#include "broker/checked.h"
 #include "broker/made.h"
 #include "broker/slots.h"
 #include "python/py_lent.h"
@@ -123,9 +124,25 @@ static PyObject *Reactor_produce_made(PyObject *self, PyObject *args)
     return py_problem(problem);
 }
 
+/* ---- what is looked at before it is produced ---- */
+
+static PyObject *Reactor_produce_checked(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    unsigned long long id;
+    Py_buffer body;
+    int told;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "Ky*p", &id, &body, &told))
+        return NULL;
+    const uint16_t problem = checked_produce(reactor, id, told, body.buf, (size_t)body.len);
+    PyBuffer_Release(&body);
+    return py_problem(problem);
+}
+
 PyMethodDef reactor_answer_methods[] = {
     {"respond", Reactor_respond, METH_VARARGS, NULL},
     {"connected", Reactor_connected, METH_VARARGS, NULL},
     {"produce_made", Reactor_produce_made, METH_VARARGS, NULL},
+    {"produce_checked", Reactor_produce_checked, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -9,6 +9,7 @@
 #include "log/clock.h"
 #include "log/replica.h"
 #include "loop/tls.h"
+#include "python/py_check.h"
 #include "python/py_codec.h"
 #include "python/py_lent.h"
 #include <strings.h>
@@ -294,6 +295,7 @@ static PyObject *upcall_tuple(struct upcall *up)
         return Py_BuildValue("(sKis#)", "hearer", id, (int)up->status, (const char *)up->head,
                              (Py_ssize_t)up->head_len);
     case UPCALL_SETTLED: return Py_BuildValue("(s)", "settled");
+    case UPCALL_CHECK: return py_check(up);
     case UPCALL_PRODUCED: return Py_BuildValue("(sKN)", "produced", id, py_problem(up->status));
     case UPCALL_IO_ERROR: return Py_BuildValue("(ss)", "io_error", strerror((int)id));
     default: return Py_BuildValue("(sK)", "peer_closed", id);

@@ -282,9 +282,10 @@ static PyObject *Reactor_topic_set(PyObject *self, PyObject *args)
     struct reactor *reactor = reactor_of(self);
     const char *name, *compression = NULL;
     Py_ssize_t name_len;
-    int exists, any_time = 0, packing;
+    int exists, any_time = 0, checked = 0, packing;
     if (reactor == NULL ||
-        !PyArg_ParseTuple(args, "s#p|zp", &name, &name_len, &exists, &compression, &any_time) ||
+        !PyArg_ParseTuple(args, "s#p|zpp", &name, &name_len, &exists, &compression, &any_time,
+                          &checked) ||
         (packing = compression_number(compression)) < 0)
         return NULL;
     struct topic *topic = shard_topic_make(reactor->shard, name, (size_t)name_len);
@@ -293,6 +294,7 @@ static PyObject *Reactor_topic_set(PyObject *self, PyObject *args)
     topic->declared = exists;
     topic->compression = (uint8_t)packing;
     topic->any_time = any_time;
+    topic->checked = checked;
     Py_RETURN_NONE;
 }
 

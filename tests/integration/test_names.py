@@ -73,7 +73,7 @@ def test_misspelt_names_of_a_produce(broker: RunningBroker, query: str) -> None:
     """A key that is none would be events in no order."""
     answer = broker.request("POST", f"/v1/topic/misspelt/messages?{query}", body=b"x")
     assert (answer.status, answer.json["type"]) == (400, "urn:barco:problem:unknown-name")
-    assert "partitionKey, keyField, timestamp, slice and token" in answer.json["title"]
+    assert "partitionKey, keyField, timestamp, slice, token and onlyValid" in answer.json["title"]
     wrong = query.rpartition("&")[2].partition("=")[0]
     assert answer.json["detail"] == f"{wrong} is none of them"
     assert broker.request("GET", "/v1/topics/misspelt").status == 404

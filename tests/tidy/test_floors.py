@@ -42,7 +42,7 @@ FLOORS = (
     *("barco.workers.peers", "barco.workers.operations", "barco.workers.process"),
     "barco.workers.replication",
     *("barco.workers.http.shapes", "barco.workers.http.base", "barco.workers.http.listening"),
-    "barco.workers.http.schemas",
+    *("barco.workers.http.schemas", "barco.workers.http.checking"),
     *("barco.workers.http.consuming", "barco.workers.http.handlers"),
     "barco.workers.http.shippers",
     "barco.workers.http",

@@ -67,6 +67,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.workers.operations.asking:run": "who keeps the target; other steps of the ring",
     "barco.workers.operations.readiness:announce": "leaders elsewhere; until the first time only",
     "barco.workers.http.base.waiting:again": "a leader elsewhere",
+    "barco.workers.http.checking.subjects:_ask": "questions of others, answered a moment ago",
     "barco.workers.http.handlers.consume:_poll_until": "who was asked said what was not so",
     "barco.workers.http.handlers.read:_read": "who was asked said what was not so",
     "barco.workers.http.handlers.listen:begin_at": "earlier answers on the connection",

@@ -29,6 +29,7 @@ from barco.workers.http.base.messages import (
 )
 from barco.workers.http.base.needs import Need
 from barco.workers.http.base.routes import Route, Router
+from barco.workers.http.checking.desk import Checking
 from barco.workers.http.handlers.console import Console
 from barco.workers.http.handlers.consume import Consume
 from barco.workers.http.handlers.groups import GroupRoutes
@@ -111,6 +112,8 @@ class App:
         self.listen = Listen(self._context, read)
         """Who listens; the core's part of it is given later."""
         self.listen.still = self._may_hear
+        self.checking = Checking(self._context)
+        """Produces of topics whose values are checked."""
         topics = Topics(self._context)
         queues = QueueRoutes(self._context, topics)
         parts = {
@@ -145,7 +148,9 @@ class App:
         """Whom this app has refused among the metrics, from now on; the core counts its own."""
         service = self._context.service
         more = service.more_stats
-        service.more_stats = lambda: more() | {"over_quota_kept": self._over_quota}
+        service.more_stats = lambda: (
+            more() | {"over_quota_kept": self._over_quota} | self.checking.stats()
+        )
 
     def shed_by(self, shed: Callable[[int], object]) -> None:
         """Where answers wait for too long, `shed` closes who reads nothing, for so many bytes."""

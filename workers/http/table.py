@@ -1,6 +1,6 @@
 """The table of the API."""
 
-from barco.model.options import COMPRESSIONS, TIMESTAMPS
+from barco.model.options import CHECKS, COMPRESSIONS, TIMESTAMPS
 from barco.workers.http.base.routes import Parameter, Route
 from barco.workers.http.schemas.table import SCHEMA_ROUTES
 from barco.workers.http.table_console import CONSOLE_ROUTES
@@ -82,6 +82,13 @@ _TOPICS = (
                         "enum": list(TIMESTAMPS),
                         "description": "plausible (not set): producers' timestamps of more than "
                         "10 years ago or a day ahead are refused. any: they are taken.",
+                    },
+                    "schemaCheck": {
+                        "type": "string",
+                        "enum": list(CHECKS),
+                        "description": "Of values that are not of a schema of TOPIC-value: off "
+                        "(not set): they are not looked at; warn: they are logged; reject: 422; "
+                        "dead: they go to TOPIC.dead.",
                     },
                 },
             }

@@ -28,6 +28,12 @@ _PARAMETERS = (
         "integer",
     ),
     Parameter(
+        "onlyValid",
+        "Of lines those that the topic's schemaCheck refuses are left out, and told; with no other "
+        "body.",
+        values=("true",),
+    ),
+    Parameter(
         "Content-Encoding",
         "The body is packed so; the limits are those of what it is unpacked.",
         header=True,
@@ -133,6 +139,8 @@ PRODUCE = Route(
         415: "A content coding that is not taken; Accept-Encoding names those that are.",
         417: "An expectation that is not 100-continue.",
         421: "Another worker owns the slice; owner is its address.",
+        422: "The topic's values are checked, and one is of no schema of its; line and pointer say "
+        "where.",
         429: "Too much at once; nothing was written.",
         431: "The header fields are too large, or too many.",
         500: "Nobody knows whether it was written.",

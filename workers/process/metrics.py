@@ -148,6 +148,8 @@ COUNTERS = {
     "tls_plain_refused": "Connections that spoke without TLS to a port with it.",
     "turns": "Turns of the event loops.",
     "value_bytes": "Bytes of the events' values.",
+    "values_checked": "Values that were compared with their schemas.",
+    "values_flawed": "Those of them that were of none.",
 }
 
 

@@ -79,6 +79,8 @@ class SchemaKeeper:
             "find": self._find,
             "compatible": self._compatible,
             "setting": self._setting,
+            "ids": self._ids,
+            "judged": self._judged,
         }
         self._makes = {
             "register": self._register,
@@ -225,6 +227,20 @@ class SchemaKeeper:
             "level_holds": registry.level(subject),
             "mode_holds": registry.mode(subject),
         }
+
+    async def _ids(self, registry: Registry, args: Args) -> list[int]:
+        """{"subject"}: of its versions, the newest one's last; none: there is no such subject."""
+        return [
+            registry.version(args["subject"], number).id
+            for number in _live(registry, args["subject"])
+        ]
+
+    async def _judged(self, registry: Registry, args: Args) -> dict[str, Any]:
+        """{"id"}: what values are checked with."""
+        draft = registry.schema(args["id"]).draft
+        needed = registry.needed(draft.references)
+        others = [[name, each.kind, each.text] for name, each in needed]
+        return {"kind": draft.kind, "text": draft.text, "needed": others}
 
     async def _compatible(self, registry: Registry, args: Args) -> list[str]:
         """{"subject", "version": None for all that the level asks for, and the schema}: why not."""

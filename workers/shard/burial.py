@@ -14,6 +14,9 @@ AT_ONCE = 64
 """Dead letters of one append."""
 
 BYTES_AT_ONCE = 1 * MiB
+GRAVEYARD = ".dead"
+"""Behind a topic's name: its dead letters, if no other topic is named."""
+
 PREFIX = "barco-dead-"
 
 

@@ -1,6 +1,7 @@
 """Produces of what a handler has made of a request's body: by the core, as any other."""
 
 import asyncio
+from collections.abc import Callable
 
 from barco.errors import (
     BarcoError,
@@ -45,8 +46,21 @@ class MadeProduces:
 
     async def produce(self, request: int, topic: str, batch: bytes, known_only: bool) -> None:
         """Returns when it is durable; BarcoError says why not. Of a request one at a time."""
+        await self._told(
+            request, lambda: self._reactor.produce_made(request, topic, batch, known_only)
+        )
+
+    async def produce_checked(self, request: int, body: bytes) -> None:
+        """As `produce`: this body, of a request that was withheld."""
+        await self._told(request, lambda: self._reactor.produce_checked(request, body, True))
+
+    def go_on(self, request: int, body: bytes) -> None:
+        """Nothing stands against it: the core produces and answers."""
+        self._reactor.produce_checked(request, body, False)
+
+    async def _told(self, request: int, begin: Callable[[], Refusal | None]) -> None:
         assert request not in self._waiting, "the last one has no answer yet"
-        refusal = self._reactor.produce_made(request, topic, batch, known_only)
+        refusal = begin()
         if refusal is None:
             future: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
             self._waiting[request] = future

@@ -18,7 +18,7 @@ import msgpack
 from barco import limits
 from barco.errors import QuotaUsedUpError, TooManyRequestsError
 from barco.model.access import USER_NAME_MAX
-from barco.model.options import COMPRESSIONS, TIMESTAMPS
+from barco.model.options import CHECKS, COMPRESSIONS, OFF, TIMESTAMPS
 from barco.workers.seams import ReactorLike
 from barco.workers.shard import internal
 from barco.workers.shard.appends import Appends
@@ -51,6 +51,9 @@ class TopicRecord:
     """Of `barco.model.options.COMPRESSIONS`; None: as configured for the broker."""
     timestamps: str | None = None
     """Of `barco.model.options.TIMESTAMPS`; None: the first of them."""
+    schema_check: str | None = None
+    """Of `barco.model.options.CHECKS`, what becomes of values that are none of their schema; None:
+    off."""
     deleted: bool = False
     owner: str = ""
     """The user who made it; empty where nobody had to show who asks."""
@@ -63,9 +66,10 @@ class TopicRecord:
         return (self.version, self.changed_us, self.author)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for messages; `ends` belongs to one shard and is left out, and so is an
-        owner that there is not: digests are as those of brokers that know of no owners."""
-        left_out = ("ends",) if self.owner else ("ends", "owner")
+        """Plain values, for messages; `ends` belongs to one shard and is left out, and so are an
+        owner and a check that there are not: digests are as those of brokers that know of none."""
+        left_out = {"ends"}
+        left_out |= {name for name in ("owner", "schema_check") if not getattr(self, name)}
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     @classmethod
@@ -95,6 +99,8 @@ class TopicRecord:
             raise ValueError(f"compression {str(self.compression)[:32]!r}")
         if self.timestamps not in (None, *TIMESTAMPS):
             raise ValueError(f"timestamps {str(self.timestamps)[:32]!r}")
+        if self.schema_check not in (None, *CHECKS):
+            raise ValueError(f"schema_check {str(self.schema_check)[:32]!r}")
         if not isinstance(self.owner, str) or len(self.owner) > USER_NAME_MAX:
             raise ValueError("a topic's owner is no user's name")
 
@@ -156,7 +162,10 @@ class TopicRegistry:
             self._reactor.topic_set(topic, False)
 
     def _tell(self, topic: str, exists: bool) -> None:
-        self._reactor.topic_set(topic, exists, self.compression(topic), self.any_time(topic))
+        checked = self.schema_check(topic) != OFF
+        self._reactor.topic_set(
+            topic, exists, self.compression(topic), self.any_time(topic), checked
+        )
 
     def _cut(self, record: TopicRecord) -> None:
         for name, index, start, _, _ in self._reactor.streams(record.topic):
@@ -212,6 +221,11 @@ class TopicRegistry:
         """Whether a topic takes producers' timestamps however far from now."""
         record = self._records.get(topic)
         return record is not None and not record.deleted and record.timestamps == "any"
+
+    def schema_check(self, topic: str) -> str:
+        """What becomes of values that are none of their schema."""
+        record = self._records.get(topic)
+        return OFF if record is None or record.deleted else record.schema_check or OFF
 
     def describe(self, topic: str | None) -> dict[str, Any]:
         """{topic: {"record", "exists", "streams": [[slice, start, end, last timestamp]]}}."""

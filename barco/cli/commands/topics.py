@@ -6,7 +6,7 @@ from typing import Any
 
 import barco
 from barco.cli.shared import talk
-from barco.model.options import COMPRESSIONS, TIMESTAMPS
+from barco.model.options import CHECKS, COMPRESSIONS, TIMESTAMPS
 
 DESCRIPTION = """\
 List, create, look at and delete topics. A topic needs no creation: it exists from its first event
@@ -20,6 +20,7 @@ Examples:
   barco topics create trips --retention-hours 720
   barco topics create trips --retention-bytes 0        no limit; other settings stay
   barco topics create photos --compression none        for values that LZ4 cannot shrink
+  barco topics create trips --schema-check reject      see docs/schemas.md
   barco topics describe trips --json
   barco topics delete trips --yes
 
@@ -44,6 +45,9 @@ def add_parser(subparsers: Any) -> None:
     )
     create.add_argument(
         "--timestamps", choices=TIMESTAMPS, help="any: also far from now (10 years, 1 day ahead)"
+    )
+    create.add_argument(
+        "--schema-check", choices=CHECKS, help="of values that are of no schema of TOPIC-value"
     )
     _action(actions, "describe", "one topic and its slices", named=True)
     delete = _action(actions, "delete", "delete a topic and all its events", named=True)
@@ -92,6 +96,7 @@ def _create(admin: "barco.Admin", args: argparse.Namespace) -> int:
         retention_bytes=args.retention_bytes,
         compression=args.compression,
         timestamps=args.timestamps,
+        schema_check=args.schema_check,
     )
     if args.json:
         talk.print_json(topic)
@@ -117,6 +122,7 @@ def _describe(admin: "barco.Admin", args: argparse.Namespace) -> int:
     print(f"retention bytes  {topic.get('retentionBytes') or 'no limit'}")
     print(f"compression      {topic.get('compression')}")
     print(f"timestamps       {topic.get('timestamps')}")
+    print(f"schema check     {topic.get('schemaCheck')}")
     print(f"created          {talk.time_of(created) if created else 'by its first event'}")
     print()
     rows = []

@@ -7,11 +7,12 @@ from barco import limits
 from barco.errors import NotFoundError, RequestError, TooManyRequestsError, TopicNotFoundError
 from barco.model.access import ADMIN, PRODUCE, User
 from barco.model.delays import WAITING_PREFIX, DelayedId
-from barco.model.options import COMPRESSIONS, TIMESTAMPS
+from barco.model.options import CHECKS, COMPRESSIONS, DEAD, OFF, TIMESTAMPS
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import Request, Response, check_topic, json_response
 from barco.workers.http.base.needs import allow
+from barco.workers.shard.burial import GRAVEYARD
 from barco.workers.shard.producers import PRODUCER_NAME_MAX, inner_id
 
 _NUMBERS = {
@@ -20,15 +21,18 @@ _NUMBERS = {
     "retentionBytes": ("retention_bytes", 2**62),
     "retention_bytes": ("retention_bytes", 2**62),
 }
-_STORED = ("retention_hours", "retention_bytes", "compression", "timestamps")
-"""The settings as records have them."""
+_LIKE = ("retention_hours", "retention_bytes", "compression", "timestamps")
+"""The settings as records have them, that a topic of dead letters has from its origin."""
 
-_SHOWN = ("retentionHours", "retentionBytes", "compression", "timestamps")
+_STORED = (*_LIKE, "schema_check")
+_SHOWN = ("retentionHours", "retentionBytes", "compression", "timestamps", "schemaCheck")
 
-DEAD = ".dead"
-"""Behind a topic's name: its dead letters, if no other topic is named."""
-
-_WORDS = {"compression": COMPRESSIONS, "timestamps": TIMESTAMPS}
+_WORDS = {
+    "compression": ("compression", COMPRESSIONS),
+    "timestamps": ("timestamps", TIMESTAMPS),
+    "schemaCheck": ("schema_check", CHECKS),
+    "schema_check": ("schema_check", CHECKS),
+}
 
 
 class Topics:
@@ -113,6 +117,8 @@ class Topics:
             record |= {name: before.get(name) for name in _STORED}
             owner = before.get("owner", "")
         record |= {"owner": owner} if owner else {}
+        if settings.get("schema_check") == DEAD:
+            await self.graveyard(request.user, topic, None)
         await self._apply(request.user, record | settings, new=not exists)
         merged = await self._patiently(topic)
         return json_response(self._document(topic, merged[topic]), 200 if exists else 201)
@@ -131,10 +137,10 @@ class Topics:
     async def graveyard(self, user: User, topic: str, given: str | None) -> str:
         """The topic of another one's dead letters; it is there. Another than its own one is written
         to by who may."""
-        dead = check_topic(given or topic + DEAD)
+        dead = check_topic(given or topic + GRAVEYARD)
         if dead == topic:
             raise RequestError("Dead letters go to another topic.")
-        if given and given != topic + DEAD and not user.is_everybody:
+        if given and given != topic + GRAVEYARD and not user.is_everybody:
             allow(user, (PRODUCE,), ((dead, None),))
         await self._make_like(user, dead, topic)
         return dead
@@ -151,7 +157,7 @@ class Topics:
         like = (await self._patiently(origin)).get(origin)
         settings = like["record"] if like is not None and like["record"] else {}
         record = self._next(topic, merged[topic]["record"] if topic in merged else None)
-        record |= {name: settings[name] for name in _STORED if settings.get(name) is not None}
+        record |= {name: settings[name] for name in _LIKE if settings.get(name) is not None}
         record |= {"owner": user.name} if user.name else {}
         await self._apply(user, record, new=True)
 
@@ -185,7 +191,7 @@ class Topics:
         if record is not None and record["deleted"]:
             record = None  # Written to again after it was deleted.
         options = self._context.options
-        hours, size, compression, timestamps = (
+        hours, size, compression, timestamps, check = (
             record.get(name) if record else None for name in _STORED
         )
         return {
@@ -194,6 +200,7 @@ class Topics:
             "retentionBytes": options.retention_bytes if size is None else size,
             "compression": compression or options.compression,
             "timestamps": timestamps or TIMESTAMPS[0],
+            "schemaCheck": check or OFF,
             "createdAt": record["created_us"] if record else None,
             "events": sum(end - start for _, start, end, _ in entry["streams"]),
         }
@@ -219,19 +226,20 @@ def _stamp(record: Mapping[str, Any]) -> tuple[int, int, int]:
     return record["version"], record["changed_us"], record["author"]
 
 
-def _settings(given: Any) -> dict[str, int | str]:
+def _settings(given: Any) -> dict[str, int | str | None]:
     """The settings in a request's body, checked; unknown names are refused."""
     if given is None:
         return {}
     if not isinstance(given, dict):
         raise RequestError("The body is to be a JSON object.")
     check_names("setting", given, {*_NUMBERS, *_WORDS}, _SHOWN)
-    settings: dict[str, int | str] = {}
+    settings: dict[str, int | str | None] = {}
     for name, value in given.items():
         if name in _WORDS:
-            if value not in _WORDS[name]:
-                raise RequestError(f"{name} is one of {', '.join(_WORDS[name])}.")
-            settings[name] = value
+            stored, words = _WORDS[name]
+            if value not in words:
+                raise RequestError(f"{name} is one of {', '.join(words)}.")
+            settings[stored] = None if value == OFF else value
             continue
         stored, most = _NUMBERS[name]
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:

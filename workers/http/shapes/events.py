@@ -31,6 +31,17 @@ STORED = object_of(
     **_STORED,
     slices=list_of(object_of("token rangeIndex version count", **_STORED))
     | {"description": "Instead of one place: the share of each, if the keys belong to several."},
+    refused=told("integer", "Where some are not stored, as values are checked; without places."),
+    flaws=list_of(
+        object_of(
+            "line reason",
+            line=told("integer", "From 1: a line, or the event of a batch."),
+            reason="string",
+            pointer=told("string", "Into the value, of JSON (RFC 6901)."),
+        )
+    )
+    | {"description": "Of the first of these."},
+    dead=told("string", "The topic to which they went."),
 ) | {"description": "Where events were stored; 64-bit integers are strings."}
 
 EVENTS = list_of(

@@ -208,10 +208,11 @@ _TOPIC: dict[str, Any] = {
     "retentionBytes": told("integer", "0: no limit of its own."),
     "compression": "string",
     "timestamps": "string",
+    "schemaCheck": "string",
     "createdAt": {"type": ["integer", "null"], "description": "null: its first event made it."},
     "events": told("integer", "That are still there."),
 }
-_ITS = "topic retentionHours retentionBytes compression timestamps createdAt events"
+_ITS = "topic retentionHours retentionBytes compression timestamps schemaCheck createdAt events"
 
 TOPICS = object_of("topics", topics=list_of(object_of(_ITS, **_TOPIC)))
 

@@ -1,0 +1,223 @@
+"""Topics whose values are checked against the registry: what is no value of a schema of theirs is
+refused, kept aside or told, by every way in."""
+
+import json
+import socket
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from running import Answer, RunningBroker
+
+import barco
+from barco import _native
+from barco.errors import UnprocessableError
+
+JSON, NDJSON = "application/json", "application/x-ndjson"
+KEYED, BATCH = "application/vnd.barco.events+x-ndjson", "application/vnd.barco.batch"
+
+TRIP: dict[str, Any] = {
+    "title": "Trip",
+    "type": "object",
+    "required": ["km"],
+    "properties": {"km": {"type": "number"}, "to": {"items": {"type": "string"}}},
+}
+AVRO = {"type": "record", "name": "Fee", "fields": [{"name": "euro", "type": "long"}]}
+GOOD, BAD = b'{"km": 1}', b'{"km": 1, "to": ["x", 2]}'
+
+
+def registry(broker: RunningBroker) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": f"http://127.0.0.1:{broker.port('discovery')}/registry"})
+
+
+def checked(broker: RunningBroker, topic: str, level: str = "reject") -> int:
+    """The topic, and a JSON Schema for it: its id."""
+    answer = broker.request(
+        "PUT",
+        f"/v1/topics/{topic}",
+        body=json.dumps({"schemaCheck": level}).encode(),
+        headers={"Content-Type": JSON},
+        listener="discovery",
+    )
+    assert answer.status == 201 and answer.json["schemaCheck"] == level
+    return int(registry(broker).register_schema(f"{topic}-value", Schema(json.dumps(TRIP), "JSON")))
+
+
+def produce(
+    broker: RunningBroker, topic: str, body: bytes, kind: str = JSON, query: Any = (), **more: str
+) -> Answer:
+    headers = {"Content-Type": kind, **more}
+    path = f"/v1/topic/{topic}/messages"
+    return broker.request("POST", path, query, body=body, headers=headers, listener="produce")
+
+
+def stored(broker: RunningBroker, topic: str) -> list[bytes | None]:
+    endpoint = f"127.0.0.1:{broker.port('discovery')}"
+    return sorted((each.value for each in barco.read(topic, endpoint)), key=str)
+
+
+def with_id(id: int, value: bytes) -> bytes:
+    return b"\0" + id.to_bytes(4, "big") + value
+
+
+def test_one_event(broker: RunningBroker) -> None:
+    id = checked(broker, "t")
+    assert produce(broker, "t", GOOD).status == 200
+    assert produce(broker, "t", with_id(id, GOOD), "application/octet-stream").status == 200
+    answer = produce(broker, "t", BAD)
+    assert (answer.status, answer.json["line"], answer.json["pointer"]) == (422, 1, "/to/1")
+    assert answer.json["refused"] == 1 and "string" in answer.json["detail"]
+    answer = produce(broker, "t", with_id(id, BAD), "application/octet-stream")
+    assert (answer.status, answer.json["pointer"]) == (422, "/to/1")
+    # JSON that does not say that it is, an id of nothing, of another subject, and no id at all.
+    other = registry(broker).register_schema("x-value", Schema('{"type": "object"}', "JSON"))
+    for body in (GOOD, with_id(99, GOOD), with_id(other, GOOD), b"\0\0\0", b""):
+        answer = produce(broker, "t", body, "application/octet-stream")
+        assert answer.status == 422 and "pointer" not in answer.json, body
+    assert stored(broker, "t") == sorted([GOOD, with_id(id, GOOD)], key=str)
+
+
+def test_a_schema_that_was_registered_a_moment_ago_counts(broker: RunningBroker) -> None:
+    checked(broker, "t")
+    assert produce(broker, "t", BAD).status == 422
+    for n in range(5):
+        loose = {"properties": {"km": {}, f"p{n}": {}}}
+        registry(broker).set_compatibility("t-value", "NONE")
+        id = registry(broker).register_schema("t-value", Schema(json.dumps(loose), "JSON"))
+        for _ in range(4):  # At whichever worker.
+            body = with_id(id, BAD)
+            assert produce(broker, "t", body, "application/octet-stream").status == 200
+            assert produce(broker, "t", BAD).status == 200
+
+
+def test_lines(broker: RunningBroker) -> None:
+    checked(broker, "t")
+    lines = [GOOD, b"", BAD, GOOD + b"\r", b"[", b" "]
+    answer = produce(broker, "t", b"\n".join(lines), NDJSON, {"partitionKey": "k"})
+    assert (answer.status, answer.json["line"], answer.json["pointer"]) == (422, 3, "/to/1")
+    assert [each["line"] for each in answer.json["flaws"]] == [3, 5]
+    assert stored(broker, "t") == []
+    answer = produce(broker, "t", b"\n".join(lines), NDJSON, {"onlyValid": "true"})
+    assert answer.status == 200 and (answer.json["count"], answer.json["refused"]) == (2, 2)
+    assert stored(broker, "t") == [GOOD, GOOD]
+    assert produce(broker, "t", BAD, NDJSON, {"onlyValid": "true"}).status == 422
+    assert produce(broker, "t", GOOD, NDJSON, {"onlyValid": "true"}).json["startOffset"]
+    assert produce(broker, "t", GOOD, JSON, {"onlyValid": "true"}).status == 400
+    assert produce(broker, "t", GOOD, NDJSON, {"onlyValid": "yes"}).status == 400
+    assert stored(broker, "t") == [GOOD] * 3
+
+
+def test_lines_with_keys(broker: RunningBroker) -> None:
+    id = checked(broker, "t")
+    assert id == 1
+    good = b'{"key": "a", "value": {"km": 1}, "headers": {"h": "v"}}'
+    bad = b'{"value": {"km": "x"}, "key": "b"}'
+    none = b'{"key": "c", "value": null}'
+    answer = produce(broker, "t", b"\n".join([good, bad, none]), KEYED)
+    assert (answer.status, answer.json["line"], answer.json["pointer"]) == (422, 2, "/km")
+    answer = produce(broker, "t", b"\n".join([good, bad, none]), KEYED, {"onlyValid": "true"})
+    assert (answer.status, answer.json["count"]) == (200, 2)
+    # What is spelt so that the core stores the text is judged as that text.
+    sly = b'{"value": {"\\u0062ase64": "AAAAAAF7ImttIjogMX0="}, "key": "b"}'
+    assert produce(broker, "t", sly, KEYED).status == 422
+    twice = b'{"value": {"base64": "", "base64": "AAAAAAF7ImttIjogMX0="}, "key": "b"}'
+    assert produce(broker, "t", twice, KEYED).status == 422
+    plain = b'{"value": {"base64": "AAAAAAF7ImttIjogMX0="}, "key": "b"}'
+    assert produce(broker, "t", plain, KEYED).status == 200
+    big = b'{"key": "d", "value": {"km": 1, "n": %s}}' % (b"9" * 5000)
+    assert produce(broker, "t", big, KEYED).status == 422
+    fields = {"keyField": "km"}
+    assert produce(broker, "t", BAD + b"\n" + GOOD, NDJSON, fields).json["line"] == 1
+    assert produce(broker, "t", GOOD, NDJSON, fields).status == 200
+    assert len(stored(broker, "t")) == 4
+
+
+def test_batches_and_the_library(broker: RunningBroker) -> None:
+    id = checked(broker, "t")
+    endpoint = f"127.0.0.1:{broker.port('discovery')}"
+    context = SerializationContext("t", MessageField.VALUE)
+    write = JSONSerializer(json.dumps(TRIP), registry(broker))
+    with barco.Producer(endpoint) as producer:
+        for n in range(3):
+            producer.send("t", write({"km": n}, context), key=b"k").result(30)
+            with pytest.raises(UnprocessableError) as caught:
+                producer.send("t", with_id(id, BAD), key=b"k").result(30)
+            assert caught.value.fields["pointer"] == "/to/1"
+        producer.send("t", None, key=b"k").result(30)
+    assert len(stored(broker, "t")) == 4
+    values = [with_id(id, GOOD), None, with_id(id, b"{}")]
+    body = _native.batch_encode(values, [b"a", b"b", b"c"], {"timestamp": [1, 2, 3]})
+    answer = produce(broker, "t", body, BATCH)
+    assert (answer.status, answer.json["line"], answer.json["pointer"]) == (422, 3, "")
+    assert produce(broker, "t", body[:-1], BATCH).status == 400
+
+
+def test_avro_and_what_is_only_looked_up(broker: RunningBroker) -> None:
+    checked(broker, "t")
+    subject = "fees-value"
+    client = registry(broker)
+    body = {"schemaCheck": "reject"}
+    path, headers = "/v1/topics/fees", {"Content-Type": JSON}
+    assert broker.request(
+        "PUT", path, body=json.dumps(body).encode(), headers=headers, listener="discovery"
+    ).status == 201  # fmt: skip
+    assert produce(broker, "fees", b"\0\0\0\0\1x", "text/plain").status == 422
+    write = AvroSerializer(client, json.dumps(AVRO))
+    value = write({"euro": 7}, SerializationContext("fees", MessageField.VALUE))
+    assert value is not None and client.get_latest_version(subject).schema_id == value[4]
+    assert produce(broker, "fees", value, "text/plain").status == 200
+    for wrong in (value + b"x", value[:-1]):
+        answer = produce(broker, "fees", wrong, "text/plain")
+        assert answer.status == 422 and "pointer" not in answer.json
+    assert "no JSON Schema" in produce(broker, "fees", b"{}").json["detail"]
+
+
+def test_one_connection_keeps_its_order(broker: RunningBroker) -> None:
+    """Large and small, one behind the other: sequences of a producer have no gap."""
+    checked(broker, "t")
+    sent = []
+    for n in range(40):
+        body = b"\n".join([GOOD] * (2000 if n % 5 == 0 else 1))
+        head = (
+            f"POST /v1/topic/t/messages?partitionKey=k HTTP/1.1\r\nHost: localhost\r\n"
+            f"Content-Type: {NDJSON}\r\nProducer-Id: p\r\nProducer-Epoch: 0\r\n"
+            f"Producer-Seq: {n}\r\nPrefer: return=minimal\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        sent.append(head.encode() + body)
+    with socket.create_connection(("127.0.0.1", broker.port("produce"))) as connection:
+        connection.sendall(b"".join(sent))
+        connection.settimeout(60)
+        got = b""
+        while got.count(b"HTTP/1.1 ") < len(sent):
+            more = connection.recv(65536)
+            assert more, got[-500:]
+            got += more
+    assert got.count(b"HTTP/1.1 204 ") == len(sent)
+    assert len(stored(broker, "t")) == 8 * 2000 + 32
+
+
+def test_off_again_and_over_a_restart(broker: RunningBroker) -> None:
+    checked(broker, "t")
+    broker.kill()
+    broker.start()
+    assert produce(broker, "t", BAD).status == 422
+    for level, status in (("off", 200), ("reject", 422), ("warn", 200)):
+        answer = broker.request(
+            "PUT",
+            "/v1/topics/t",
+            body=json.dumps({"schemaCheck": level}).encode(),
+            headers={"Content-Type": JSON},
+            listener="discovery",
+        )
+        assert answer.json["schemaCheck"] == level
+        assert produce(broker, "t", BAD).status == status
+    assert produce(broker, "t", BAD).status == 200
+    lines = [
+        each for each in broker.log_path.read_text().splitlines() if "not of its schema" in each
+    ]
+    assert 1 <= len(lines) <= 2 and "/to/1" in lines[0]  # One of each worker's.
+    figures = broker.request("GET", "/metrics", listener="discovery").body.decode()
+    assert "barco_values_flawed_total" in figures

@@ -1,0 +1,1 @@
+"""Produces of topics whose values are checked against their schemas (docs/schemas.md)."""

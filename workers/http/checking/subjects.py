@@ -1,0 +1,155 @@
+"""What a topic's values are checked with: the schemas of its subject, as who keeps them says.
+
+Nothing is refused by what was heard before a request came: a schema that was registered a moment
+ago counts. What is known goes on to be used while nobody can be asked.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from barco.errors import BarcoError, NotFoundError
+from barco.workers.http.base.context import Context
+from barco.workers.schemas import judging, words
+from barco.workers.schemas.judging import Flaw, Judge
+
+ID_BYTES = 5
+"""A zero and the id of the schema, before a value."""
+
+FRESH_S = 10.0
+"""Then it is asked which ids a subject has, for some may be deleted, and there may be a newer
+version for what names none."""
+
+ASK_S = 0.05
+"""Between two questions about a topic, whoever sends what."""
+
+TURN_S = 0.002
+"""Then others have the loop."""
+
+SUBJECTS_MAX, JUDGES_MAX = 1_024, 512
+"""That are kept in memory; a compiled schema may be some hundred KiB."""
+
+_NO_ID = Flaw("The value does not begin with the id of a schema: a zero and four bytes.")
+_NO_JSON = Flaw("The subject's newest version is no JSON Schema, so a value needs a schema's id.")
+_NO_VERSION = Flaw("The subject has no version.")
+
+
+class Subject:
+    """Of one topic."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ids: list[int] = []
+        """The newest version's last."""
+        self.asked_s: float | None = None
+        self.lock = asyncio.Lock()
+        """One question at a time."""
+
+
+class Subjects:
+    """Those of the topics that are checked."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._subjects: dict[str, Subject] = {}
+        self._judges: dict[int, tuple[str, Judge | None]] = {}
+        """By id, with the kind: what an id means never changes."""
+
+    async def flaws(
+        self, topic: str, values: Sequence[bytes | None], is_json: bool
+    ) -> dict[int, Flaw]:
+        """What is wrong, by the number in the body. NotReadyError: nobody can say now. is_json:
+        values may name no schema; then the newest version counts, if that is a JSON Schema."""
+        came_s = self._now_s()
+        subject = self._subject(f"{topic}-value")
+        try:
+            await self._ask(subject, came_s - FRESH_S)
+        except BarcoError:
+            if subject.asked_s is None:
+                raise
+        found = await self._judged(subject, values, is_json)
+        if not found or (subject.asked_s or 0.0) >= came_s:
+            return found
+        before = subject.ids
+        await self._ask(subject, came_s)
+        return found if subject.ids == before else await self._judged(subject, values, is_json)
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _subject(self, name: str) -> Subject:
+        found = self._subjects.get(name)
+        if found is None:
+            if len(self._subjects) >= SUBJECTS_MAX:
+                del self._subjects[next(iter(self._subjects))]
+            found = self._subjects[name] = Subject(name)
+        return found
+
+    async def _ask(self, subject: Subject, since_s: float) -> None:
+        """Have its ids as they were then, or later."""
+        async with subject.lock:
+            if subject.asked_s is not None and subject.asked_s >= since_s:
+                return
+            if subject.asked_s is not None:
+                await asyncio.sleep(min(ASK_S, max(0.0, subject.asked_s + ASK_S - self._now_s())))
+            began_s = self._now_s()
+            subject.ids = await self._look("ids", subject=subject.name)
+            subject.asked_s = began_s
+
+    async def _look(self, what: str, **args: Any) -> Any:
+        return await self._context.change_slice(0, "schema_look", {"what": what, **args})
+
+    async def _judge(self, id: int) -> tuple[str, Judge | None]:
+        found = self._judges.get(id)
+        if found is None:
+            told: Mapping[str, Any] = await self._look("judged", id=id)
+            args = told["kind"], told["text"], [tuple(each) for each in told["needed"]]
+            judge = await asyncio.to_thread(judging.judge_of, *args)
+            if len(self._judges) >= JUDGES_MAX:
+                del self._judges[next(iter(self._judges))]
+            found = self._judges[id] = (told["kind"], judge)
+        return found
+
+    async def _judged(
+        self, subject: Subject, values: Sequence[bytes | None], is_json: bool
+    ) -> dict[int, Flaw]:
+        found: dict[int, Flaw] = {}
+        judges: dict[int, Judge | Flaw | None] = {}
+        newest = await self._newest(subject) if is_json else _NO_ID
+        until_s = self._now_s() + TURN_S
+        for at, value in enumerate(values):
+            if value is None:
+                continue
+            judge, start = newest, 0
+            if value[:1] == b"\0":
+                id, start = int.from_bytes(value[1:ID_BYTES], "big"), ID_BYTES
+                if len(value) < ID_BYTES:
+                    id = 0
+                if id not in judges:
+                    judges[id] = await self._of_id(subject, id)
+                judge = judges[id]
+            if judge is not None:
+                flaw = judge if isinstance(judge, Flaw) else judge(value[start:])
+                if flaw is not None:
+                    found[at] = flaw
+            if at & 15 == 15 and self._now_s() > until_s:
+                await asyncio.sleep(0)
+                until_s = self._now_s() + TURN_S
+        return found
+
+    async def _newest(self, subject: Subject) -> Judge | Flaw | None:
+        """For JSON that names no schema."""
+        if not subject.ids:
+            return _NO_VERSION
+        judge = await self._of_id(subject, subject.ids[-1])
+        if isinstance(judge, Flaw):
+            return judge
+        return judge if (await self._judge(subject.ids[-1]))[0] == words.JSON else _NO_JSON
+
+    async def _of_id(self, subject: Subject, id: int) -> Judge | Flaw | None:
+        if id not in subject.ids:
+            return Flaw(f"Its schema {id} is of no version of the subject {subject.name}.")
+        try:
+            return (await self._judge(id))[1]
+        except NotFoundError:  # It was deleted a moment ago.
+            return Flaw(f"Its schema {id} is not there any more.")

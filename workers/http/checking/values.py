@@ -1,0 +1,237 @@
+"""The values of a produce's body, and bodies of some of its events: per request, in Python."""
+
+import binascii
+import json
+import re
+from collections.abc import Collection
+from typing import NamedTuple, Protocol
+
+from barco import _native
+from barco.errors import RequestError
+from barco.workers.shard.burial import PREFIX
+
+EVENT, LINES, BATCH, _CUT, KEYED = range(5)
+"""Kinds of bodies, as the core counts them (`enum content`)."""
+
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+class OfBody(NamedTuple):
+    """As it is stored elsewhere."""
+
+    value: bytes | None
+    key: bytes | None = None
+    time_us: int = 0
+    headers: Headers = ()
+
+
+class Body(Protocol):
+    """Of one produce."""
+
+    values: list[bytes | None]
+    """None: the event has none."""
+    unread: Collection[int]
+    """Of these nobody can say what the core makes of them."""
+
+    def line(self, at: int) -> int:
+        """Where it is, from 1: the line of a text, or the event of a batch."""
+
+    def event(self, at: int) -> OfBody:
+        """With all that it has."""
+
+    def without(self, gone: Collection[int]) -> bytes | None:
+        """The same kind of body with the others; None: nothing is left."""
+
+
+def body_of(content: int, body: bytes, key: bytes | None = None, headers: bytes = b"") -> Body:
+    """RequestError: it is malformed. What is not read here as the core reads it is not passed."""
+    try:
+        if content == BATCH:
+            return _Batch(body)
+    except ValueError as error:
+        raise RequestError(f"The body is no batch: {error}.") from None
+    if content == EVENT:
+        return _Single(body, key, headers)
+    if content == LINES:
+        return _Lines(body, key)
+    return _Keyed(body)
+
+
+class _Single:
+    unread: Collection[int] = ()
+
+    def __init__(self, body: bytes, key: bytes | None, headers: bytes) -> None:
+        self.values: list[bytes | None] = [body]
+        self._key, self._headers = key, headers
+
+    def line(self, at: int) -> int:
+        return 1
+
+    def event(self, at: int) -> OfBody:
+        headers: Headers = ()
+        if self._headers:
+            # The core reads what it has written.
+            one = _native.batch_encode([b""], None, headers=[self._headers])
+            _, _, _, _, *more = _native.batch_events(one)[0]
+            headers = more[0] if more else ()
+        return OfBody(self.values[0], self._key, 0, headers)
+
+    def without(self, gone: Collection[int]) -> bytes | None:
+        return None if gone else self.values[0]
+
+
+class _Lines:
+    """One event a line; blank ones are none."""
+
+    unread: Collection[int] = ()
+
+    def __init__(self, body: bytes, key: bytes | None) -> None:
+        self._key = key
+        lines = [each.removesuffix(b"\r") for each in body.split(b"\n")]
+        self._at = [at for at, each in enumerate(lines) if each.strip(b" \t\r")]
+        self.values: list[bytes | None] = [lines[at] for at in self._at]
+
+    def line(self, at: int) -> int:
+        return self._at[at] + 1
+
+    def event(self, at: int) -> OfBody:
+        return OfBody(self.values[at], self._key)
+
+    def without(self, gone: Collection[int]) -> bytes | None:
+        left = [each for at, each in enumerate(self.values) if at not in gone and each is not None]
+        return b"\n".join(left) if left else None
+
+
+class _Keyed:
+    """A JSON object a line, with key, value, timestamp and headers."""
+
+    def __init__(self, body: bytes) -> None:
+        self._texts = _Lines(body, None)
+        self.unread: Collection[int] = (unread := set[int]())
+        self._events = [
+            self._read(at, each or b"", unread) for at, each in enumerate(self._texts.values)
+        ]
+        self.values = [each.value for each in self._events]
+
+    def _read(self, at: int, line: bytes, unread: set[int]) -> OfBody:
+        try:
+            return _enveloped(line)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            unread.add(at)
+            return OfBody(line)
+
+    def line(self, at: int) -> int:
+        return self._texts.line(at)
+
+    def event(self, at: int) -> OfBody:
+        return self._events[at]
+
+    def without(self, gone: Collection[int]) -> bytes | None:
+        return self._texts.without(gone)
+
+
+class _Batch:
+    unread: Collection[int] = ()
+
+    def __init__(self, body: bytes) -> None:
+        self._events = _native.batch_events(body)
+        self.values = [each[3] for each in self._events]
+
+    def line(self, at: int) -> int:
+        return at + 1
+
+    def event(self, at: int) -> OfBody:
+        _, time_us, key, value, *more = self._events[at]
+        return OfBody(value, key, time_us, more[0] if more else ())
+
+    def without(self, gone: Collection[int]) -> bytes | None:
+        left = [self.event(at) for at in range(len(self.values)) if at not in gone]
+        return packed(left) if left else None
+
+
+def packed(events: list[OfBody]) -> bytes:
+    """Events as a batch; one without a time has the broker's where none has one."""
+    times = [each.time_us for each in events]
+    return _native.batch_encode(
+        [each.value for each in events],
+        [each.key for each in events],
+        {"timestamp": times} if all(times) else None,
+        headers=[_native.headers_encode(each.headers) or None for each in events],
+    )
+
+
+def letter(event: OfBody, topic: str, reason: str) -> OfBody:
+    """As a dead letter."""
+    ours = [(PREFIX + "reason", reason.encode()), (PREFIX + "topic", topic.encode())]
+    kept = [pair for pair in event.headers if not pair[0].startswith(PREFIX)]
+    try:
+        _native.headers_encode([*kept, *ours])
+    except ValueError:  # It had as many as an event may have.
+        kept = []
+    return event._replace(headers=(*kept, *ours))
+
+
+# --- Lines with keys ---------------------------------------------------------------------------
+
+_DECODE = json.JSONDecoder().raw_decode
+
+
+def _enveloped(line: bytes) -> OfBody:
+    """The event of a line: its value is the text that stands there."""
+    text = line.decode()
+    members = {name: (value, raw) for name, value, raw in _members(text)}
+    time_us = members.get("timestamp", (0, ""))[0]
+    headers = members.get("headers", ({}, "{}"))[1]
+    return OfBody(
+        _bytes(*members["value"]),
+        _characters(*members.get("key", (None, ""))),
+        time_us if type(time_us) is int else 0,
+        tuple((name, _characters(each, raw) or b"") for name, each, raw in _members(headers)),
+    )
+
+
+_BASE64 = re.compile(r"""\{[ \t\r]*"base64"[ \t\r]*:[ \t\r]*"([^"\\]*)"[ \t\r]*\}""")
+
+
+def _bytes(value: object, raw: str) -> bytes | None:
+    """What is stored of a member: what base64 stands for, spelt as the core wants it; a key's
+    characters; else the text. None of null."""
+    if value is None:
+        return None
+    if (packed_ := _BASE64.fullmatch(raw)) is not None:
+        return binascii.a2b_base64(packed_[1], strict_mode=True)
+    return raw.encode()
+
+
+def _characters(value: object, raw: str) -> bytes | None:
+    return value.encode() if isinstance(value, str) else _bytes(value, raw)
+
+
+def _members(text: str) -> list[tuple[str, object, str]]:
+    """Of a JSON object the names, the values and their texts. ValueError: it is none."""
+    found = []
+    at = _space(text, 0)
+    if text[at] != "{":
+        raise ValueError("no object")
+    if text[_space(text, at + 1)] == "}":
+        return []
+    while True:
+        name, at = _DECODE(text, _space(text, at + 1))
+        at = _space(text, at)
+        if not isinstance(name, str) or text[at] != ":":
+            raise ValueError("no member")
+        start = _space(text, at + 1)
+        value, end = _DECODE(text, start)
+        found.append((name, value, text[start:end]))
+        at = _space(text, end)
+        if text[at] == "}":
+            return found
+        if text[at] != ",":
+            raise ValueError("no end of a member")
+
+
+def _space(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
