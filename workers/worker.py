@@ -426,9 +426,7 @@ class Worker:
             await response.undo()
 
     def _check(self, upcall: Upcall) -> None:
-        task = asyncio.create_task(self._checked(Withheld(*upcall[1:])))
-        self._requests[upcall[1]] = task
-        task.add_done_callback(lambda done: self._requests.pop(upcall[1], None))
+        self._begin(upcall[1], self._checked(Withheld(*upcall[1:])))
 
     async def _checked(self, withheld: Withheld) -> None:
         try:
@@ -437,8 +435,7 @@ class Worker:
             log.exception("a produce to %s could not be checked", withheld.topic)
             response = problem_response(BrokerError("The broker failed; its log says how."))
         if response is not None:
-            head = response.head()
-            self._reactor.respond(withheld.number, response.status, head, response.body)
+            self._respond(withheld.number, response)
 
     def _aborted(self, upcall: Upcall) -> None:
         """The client has gone, or has closed its side: nothing is handed out to it any more.
