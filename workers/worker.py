@@ -315,6 +315,7 @@ class Worker:
                 told = has
                 digest = {"type": messages.TOPICS_DIGEST, "digest": has[0], "count": has[1]}
                 self._supervision.send(digest)
+            service.hear_topics()
             stats = self._reactor.stats() | self._store.stats()
             blank = self._store.lineage.blank and self._replica.driver.machine is not None
             self._supervision.send({"type": messages.HEARTBEAT, "stats": stats, "blank": blank})

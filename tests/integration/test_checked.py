@@ -221,3 +221,80 @@ def test_off_again_and_over_a_restart(broker: RunningBroker) -> None:
     assert 1 <= len(lines) <= 2 and "/to/1" in lines[0]  # One of each worker's.
     figures = broker.request("GET", "/metrics", listener="discovery").body.decode()
     assert "barco_values_flawed_total" in figures
+
+
+def letters(broker: RunningBroker, topic: str) -> list[tuple[bytes | None, bytes | None, str]]:
+    endpoint = f"127.0.0.1:{broker.port('discovery')}"
+    found = []
+    for each in barco.read(topic, endpoint):
+        headers = dict(each.headers)
+        assert headers["barco-dead-topic"] == b"t"
+        found.append((each.key, each.value, headers["barco-dead-reason"].decode()))
+    return sorted(found, key=str)
+
+
+def test_dead_letters(broker: RunningBroker) -> None:
+    id = checked(broker, "t", "dead")
+    answer = produce(broker, "t", b"\n".join([GOOD, BAD, b"{"]), NDJSON, {"partitionKey": "k"})
+    assert (answer.status, answer.json["count"], answer.json["dead"]) == (200, 1, "t.dead")
+    assert [each["line"] for each in answer.json["flaws"]] == [2, 3]
+    kept = letters(broker, "t.dead")
+    assert [key for key, _, _ in kept] == [b"k", b"k"]
+    reasons = {value: reason for _, value, reason in kept}
+    assert reasons.keys() == {BAD, b"{"}
+    assert "string" in reasons[BAD] and "no JSON" in reasons[b"{"]
+    # A batch keeps keys and headers; the others of it are stored with theirs.
+    values = [with_id(id, GOOD), b"none", None]
+    headers = [_native.headers_encode([("n", bytes([at]))]) for at in range(3)]
+    body = _native.batch_encode(values, [b"a", b"b", b"c"], headers=headers)
+    answer = produce(broker, "t", body, BATCH)
+    assert (answer.status, answer.json["count"], answer.json["refused"]) == (200, 2, 1)
+    assert (b"b", b"none") in [each[:2] for each in letters(broker, "t.dead")]
+    endpoint = f"127.0.0.1:{broker.port('discovery')}"
+    assert {(e.key, dict(e.headers).get("n")) for e in barco.read("t", endpoint)} == {
+        (b"k", None),
+        (b"a", b"\0"),
+        (b"c", b"\2"),
+    }
+    assert dict(next(e.headers for e in barco.read("t.dead", endpoint) if e.key == b"b"))["n"] == (
+        b"\1"
+    )
+
+
+def test_nothing_is_left_but_a_letter(broker: RunningBroker) -> None:
+    """The producer is told, and its sequence goes on where it was."""
+    checked(broker, "t", "dead")
+    once = {"Producer-Id": "p", "Producer-Epoch": "0", "Barco-Header-h": "v%20w"}
+    query = {"partitionKey": "k"}
+    answer = produce(broker, "t", BAD, JSON, query, **once, **{"Producer-Seq": "0"})
+    assert (answer.status, answer.json["dead"], answer.json["pointer"]) == (422, "t.dead", "/to/1")
+    assert produce(broker, "t", GOOD, JSON, query, **once, **{"Producer-Seq": "0"}).status == 200
+    assert len(letters(broker, "t.dead")) == 1 and stored(broker, "t") == [GOOD]
+    endpoint = f"127.0.0.1:{broker.port('discovery')}"
+    assert dict(next(iter(barco.read("t.dead", endpoint))).headers)["h"] == b"v w"
+    # They are not checked themselves, whatever made them.
+    told = broker.request("GET", "/v1/topics/t.dead", listener="discovery").json
+    assert told["schemaCheck"] == "off"
+
+
+def test_staged_and_shipped(broker: RunningBroker) -> None:
+    id = checked(broker, "t")
+    good, bad = (_native.batch_encode([with_id(id, each)]) for each in (GOOD, BAD))
+    path, query = "/v1/writes/w/0/staged", {"attempt": "a", "topic": "t", "slice": 0, "seq": 0}
+    for body, kind, status in (
+        (good + bad, BATCH, 422),
+        (GOOD + b"\n" + BAD, NDJSON, 422),
+        (good + good, BATCH, 200),
+    ):
+        answer = broker.request(
+            "PUT", path, query, body=body, headers={"Content-Type": kind}, shard=0
+        )
+        assert answer.status == status, answer.body
+        if status == 422:
+            assert answer.json["pointer"] == "/to/1"
+    lines = b'{"create":{"_index":"t"}}\n%s\n{"create":{"_index":"u"}}\n{}\n'
+    kind = {"Content-Type": NDJSON}
+    for each, statuses in ((BAD, [422, 201]), (GOOD, [201, 201])):
+        answer = broker.request("POST", "/elastic/_bulk", body=lines % each, headers=kind)
+        assert [item["create"]["status"] for item in answer.json["items"]] == statuses
+    assert stored(broker, "t") == [GOOD] and len(stored(broker, "u")) == 2

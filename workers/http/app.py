@@ -127,12 +127,12 @@ class App:
             "groups": GroupRoutes(self._context),
             "growing": Growing(self._context),
             "schemas": SchemaRoutes(self._context),
-            "writes": Writes(self._context),
+            "writes": Writes(self._context, self.checking),
             "users": Users(self._context),
-            "elastic": Elastic(self._context),
-            "splunk": Splunk(self._context),
-            "otlp": Otlp(self._context),
-            "grafana": Grafana(self._context),
+            "elastic": Elastic(self._context, self.checking),
+            "splunk": Splunk(self._context, self.checking),
+            "otlp": Otlp(self._context, self.checking),
+            "grafana": Grafana(self._context, self.checking),
         }
         self._at_once: dict[str, AtOnce] = {
             "queues.lease": queues.lease_at_once,

@@ -258,6 +258,11 @@ class ShardService:
         self.notes.open()
         self.schemas.open()
 
+    def hear_topics(self) -> None:
+        """Where somebody else leads: take up the settings that have come in with its groups."""
+        if not self.leading and self.epoch:
+            self.topics.follow()
+
     async def adopt_topics(self, siblings: SiblingsLike) -> int:
         """Learn of topic settings decided while this worker was away; returns how many."""
         taken = 0

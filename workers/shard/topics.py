@@ -126,6 +126,8 @@ class TopicRegistry:
         """Told once the deletion is in the log."""
         self._digest = 0
         """Of all records together: each change takes its old hash out and puts the new one in."""
+        self._heard: tuple[int, int] | None = None
+        """Of their stream, its bounds when it was looked at."""
         self._owned: Counter[str] = Counter()
         """By user, how many topics there are that it made."""
 
@@ -160,6 +162,13 @@ class TopicRegistry:
             self._tell(topic, True)
         for topic in sorted(told.difference(exist)):  # Known to an earlier generation only.
             self._reactor.topic_set(topic, False)
+
+    def follow(self) -> None:
+        """`open`, if the log has more of them than when this was asked last."""
+        end = self._reactor.stream_ends(TOPICS, self.slices.start)
+        if end != self._heard:
+            self._heard = end
+            self.open()
 
     def _tell(self, topic: str, exists: bool) -> None:
         checked = self.schema_check(topic) != OFF

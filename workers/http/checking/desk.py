@@ -9,7 +9,7 @@ from barco.model.options import DEAD, OFF, WARN
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import Response, json_response, problem_response
 from barco.workers.http.checking.subjects import Subjects
-from barco.workers.http.checking.values import Body, body_of, letter, packed
+from barco.workers.http.checking.values import Body, bodies_of, body_of, letter, packed
 from barco.workers.schemas.judging import Flaw
 from barco.workers.shard.burial import GRAVEYARD
 
@@ -99,6 +99,16 @@ class Checking:
         await service.made.produce_checked(withheld.number, left)
         count = len(body.values) - len(flaws)
         return json_response({"topic": withheld.topic, "count": count, **told})
+
+    async def look(self, topic: str, batches: bytes, is_json: bool) -> None:
+        """Of what is no produce of its own: UnprocessableError, unless values are only told."""
+        level = self._context.service.topics.schema_check(topic)
+        for body in bodies_of(batches) if level != OFF else ():
+            flaws = await self.flaws(topic, body, is_json)
+            if flaws and level != WARN:
+                raise refusal(topic, _told(body, flaws))
+            if flaws:
+                self._warn(topic, body, flaws)
 
     async def flaws(self, topic: str, body: Body, is_json: bool) -> dict[int, Flaw]:
         """What is wrong, by the number in the body."""

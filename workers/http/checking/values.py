@@ -3,11 +3,12 @@
 import binascii
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple, Protocol
 
 from barco import _native
-from barco.errors import RequestError
+from barco.errors import ProtocolError, RequestError
+from barco.protocol.batch import split_batches
 from barco.workers.shard.burial import PREFIX
 
 EVENT, LINES, BATCH, _CUT, KEYED = range(5)
@@ -56,6 +57,16 @@ def body_of(content: int, body: bytes, key: bytes | None = None, headers: bytes 
     if content == LINES:
         return _Lines(body, key)
     return _Keyed(body)
+
+
+def bodies_of(batches: bytes) -> Iterator[Body]:
+    """Of batches one behind the other. RequestError: they are malformed."""
+    try:
+        pieces = split_batches(batches)
+    except (ProtocolError, ValueError) as error:
+        raise RequestError(f"The body is no batch: {error}.") from None
+    for each in pieces:
+        yield body_of(BATCH, bytes(each))
 
 
 class _Single:

@@ -31,6 +31,7 @@ from barco.workers.http.base.messages import (
     media_type,
     parse_number,
 )
+from barco.workers.http.checking.desk import Checking
 from barco.workers.writes.staged import WriterRoom
 
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]+", re.ASCII)
@@ -41,8 +42,8 @@ _DECIDING = {"note", "keepSeconds"}
 class Writes:
     """Handlers of /v1/writes."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, checking: Checking) -> None:
+        self._context, self._checking = context, checking
 
     async def stage(self, request: Request) -> Response:
         """A batch of events for one slice; nobody sees it."""
@@ -53,6 +54,7 @@ class Writes:
         index = self._slice_of(request, key)
         seq = parse_number("seq", request.required("seq"))
         self._check_exists(topic, request.user)
+        await self._checking.look(topic, body, _is_lines(request))
         staging = self._context.service.staging
         near = self._near if self._checks_times(topic) else None
         whose = WriterRoom(request.user.own(""), request.user.quota.staged)
@@ -205,6 +207,11 @@ class Writes:
                     raise RequestError("A number of events in rows is a whole number from 1.")
                 rows[topic, self._own(parse_number("slice", text))] = count
         return rows
+
+
+def _is_lines(request: Request) -> bool:
+    """Whether the body is JSON in so many words."""
+    return media_type(request.header("content-type") or "") in (JSON, NDJSON)
 
 
 def _batch_of(request: Request) -> tuple[bytes, bytes | None]:

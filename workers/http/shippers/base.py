@@ -14,6 +14,7 @@ from barco.model.access import PRODUCE, User
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import Request, check_topic
 from barco.workers.http.base.needs import allow
+from barco.workers.http.checking.desk import Checking
 
 BATCH_OWN_BYTES = 4096
 """Of a batch, beside its columns: so much less than a request may have."""
@@ -34,8 +35,8 @@ SECTION_BYTES_MAX = 64 << 20
 class Shipping:
     """Reads bodies, and produces what was read."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, checking: Checking) -> None:
+        self._context, self._checking = context, checking
 
     def unpacked(self, request: Request) -> bytes:
         """What snappy has packed, which no Content-Encoding need say."""
@@ -92,6 +93,7 @@ class Shipping:
             batch = shipped.batch(wanted, self.now_us())
             try:
                 made = self._context.service.made
+                await self._checking.look(topic, batch, True)
                 await made.produce(request.ticket, topic, batch, known_only)
                 outcome[topic] = None
             except BarcoError as error:

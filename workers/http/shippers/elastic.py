@@ -9,6 +9,7 @@ from barco.errors import BarcoError, BusyError, DiskFullError, ForbiddenError, R
 from barco.workers.http.base.audit import REFUSALS
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import JSON, RefusedPart, Request, Response, check_topic
+from barco.workers.http.checking.desk import Checking
 from barco.workers.http.shippers.base import FLAWS, Kind, Shipping, too_large
 
 OPERATIONS = ("index", "create", "update", "delete")
@@ -29,9 +30,9 @@ ITEM_BYTES = 256
 class Elastic:
     """Handlers of /elastic."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, checking: Checking) -> None:
         self._context = context
-        self._shipping = Shipping(context)
+        self._shipping = Shipping(context, checking)
 
     async def info(self, request: Request) -> Response:
         """What a client asks for first."""

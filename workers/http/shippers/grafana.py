@@ -3,6 +3,7 @@
 from barco.errors import RequestError, UnsupportedMediaTypeError
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import JSON, Request, Response, media_type
+from barco.workers.http.checking.desk import Checking
 from barco.workers.http.shippers.base import FLAWS, Shipping, repeatable, too_large
 from barco.workers.http.shippers.otlp import PROTOBUF, topic_of
 
@@ -15,8 +16,8 @@ _HISTOGRAM = "Native histograms are not taken: send_native_histograms: false."
 class Grafana:
     """Handlers of /loki/api/v1/push and /api/v1/write."""
 
-    def __init__(self, context: Context) -> None:
-        self._shipping = Shipping(context)
+    def __init__(self, context: Context, checking: Checking) -> None:
+        self._shipping = Shipping(context, checking)
 
     async def push(self, request: Request) -> Response:
         """Stores lines; all of them or, of one that is malformed, none."""

@@ -5,6 +5,7 @@ import json
 from barco.errors import RequestError, UnsupportedMediaTypeError
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import JSON, Request, Response, check_topic, media_type
+from barco.workers.http.checking.desk import Checking
 from barco.workers.http.shippers.base import FLAWS, Shipping, repeatable, too_large
 
 TOPIC = "otel-logs"
@@ -22,8 +23,8 @@ def topic_of(request: Request, default: str = TOPIC) -> str:
 class Otlp:
     """Handlers of /v1/logs."""
 
-    def __init__(self, context: Context) -> None:
-        self._shipping = Shipping(context)
+    def __init__(self, context: Context, checking: Checking) -> None:
+        self._shipping = Shipping(context, checking)
 
     async def logs(self, request: Request) -> Response:
         """Stores records; those that can not be are counted in the answer."""

@@ -7,6 +7,7 @@ from barco._native import Shipped, headers_encode
 from barco.errors import BarcoError, BusyError, DiskFullError, ForbiddenError, RequestError
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import JSON, Request, Response
+from barco.workers.http.checking.desk import Checking
 from barco.workers.http.shippers.base import FLAWS, Kind, Shipping, too_large
 
 INDEX = "main"
@@ -28,9 +29,9 @@ _NO_DATA, _FORMAT, _INDEX, _FAILED, _BUSY, _NO_CHANNEL, _HEALTHY = 5, 6, 7, 8, 9
 class Splunk:
     """Handlers of /services/collector."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, checking: Checking) -> None:
         self._context = context
-        self._shipping = Shipping(context)
+        self._shipping = Shipping(context, checking)
 
     async def event(self, request: Request) -> Response:
         """Stores the events of objects."""
