@@ -178,6 +178,22 @@ def test_dead_letters(broker: RunningBroker) -> None:
     assert broker.request("GET", "/v1/topics/t.dead").json["events"] == 2
 
 
+def test_what_was_accepted_becomes_a_letter_whatever_the_limit_is_by_then(
+    broker: RunningBroker,
+) -> None:
+    make(broker, maxDeliveries=1)
+    broker.produce("t", lines(json.dumps("x" * 600_000)), key=key_of(broker, "t", 5))
+    broker.stop()
+    broker.settings |= {"limits_event_bytes_max": 65_536, "limits_request_bytes_max": 65_536}
+    broker.start()
+    [event] = every(broker, 30, 1)
+    assert tell(broker, "nack", [event["id"]]).status == 204
+    end = time.monotonic() + 30
+    while broker.request("GET", "/v1/topics/t.dead").json.get("events") != 1:
+        assert time.monotonic() < end and every(broker) == []
+        time.sleep(0.05)
+
+
 def test_acks_all_over_a_window_where_events_are_small(
     start_broker: Callable[..., RunningBroker],
 ) -> None:

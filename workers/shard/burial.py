@@ -52,7 +52,7 @@ async def letters(
             if batch is None:
                 found.append(Letter(offset, None))
                 continue
-            checked = reactor.check_batch(origin.slice, batch)
+            checked = reactor.check_batch(origin.slice, batch, True)  # Accepted once.
         except (BarcoError, RuntimeError, ValueError, OverflowError):
             continue
         size += len(batch)
