@@ -4,7 +4,8 @@ Each worker listens on run/tell-<number> in its data directory. A line of JSON c
 [first, second]} or {"move": child}, each {"token", "end", "leader", "members"} where a member is
 [ordinal, disk] and a leader one of them with its session; {"append": [topic, slice], "values":
 [...]}, to what it leads; {"deaf": true}: it is not told what its range came of, for as long as it
-lives; or {"op": name, "args": {...}}. One goes back.
+lives; {"known": ordinal}: that broker's word counts, as if a target had named it; or {"op": name,
+"args": {...}}. One goes back.
 """
 
 import asyncio
@@ -48,6 +49,9 @@ class ToldWorker(workers.Worker):
                 self._move(told["move"])
             elif "deaf" in told:
                 self._replica._origins._wants = lambda: False
+                self._replica.driver._inputs._received = lambda *told: None
+            elif "known" in told:
+                self._service.voices._named.add(told["known"])
             elif "append" in told:
                 answer = [await self._append(*told["append"], each) for each in told["values"]]
             elif "op" in told:

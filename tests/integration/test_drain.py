@@ -178,6 +178,9 @@ def test_a_broker_that_has_no_process_for_a_range_gets_one_as_its_depot(
     produce(cluster, [b"%d" % number for number in range(10)])
     move(cluster, 1, 3, 2)
     cluster.kill(2)
+    until("it is started", lambda: (cluster.data(0) / directory_of(NEW)).exists()
+          and said(cluster, 0))  # fmt: skip
+    tell(cluster.data(0), number_of(cluster, 0), known=3)  # No target has named it here.
     until("it has a copy", lambda: (cluster.data(0) / directory_of(NEW)).exists()
           and copied(cluster, 0))  # fmt: skip
     until("it counts", lambda: (told := leaves(cluster)).get("bytesLeft") == 0 and told["copies"])
