@@ -92,8 +92,10 @@ class QueueDesk:
             given, some = found
             runs += given
             extents += some
-            left -= sum(run.end - run.start for run in given)
-            budget -= sum(extent.cost for extent in some)
+            for run in given:
+                left -= run.end - run.start
+            for extent in some:
+                budget -= extent.cost
             if left <= 0 or budget <= 0 or len(runs) >= RUNS_MAX:
                 break
         if runs:

@@ -199,9 +199,13 @@ class Window:
             return []
         runs = self._ordered(room) if self._keys is not None else self._free(room, end)
         for start, stop, count in runs:
-            self._mark(start, stop, TAKEN)
             lease = _Lease(until, count, stop - start)
-            self._leases.update(dict.fromkeys(range(start, stop), lease))
+            if stop == start + 1:
+                self._marks[start - self.base] = TAKEN
+                self._leases[start] = lease
+            else:
+                self._mark(start, stop, TAKEN)
+                self._leases.update(dict.fromkeys(range(start, stop), lease))
             self._ends_later(start, stop, lease)
         return runs
 
@@ -322,9 +326,10 @@ class Window:
         marks = self._marks[start - self.base : end - self.base]
         if marks.count(DONE) == end - start:
             return False
-        if self._leases:
+        if leases := self._leases:
             for at in range(start, end):
-                self._let_go(at)
+                if (lease := leases.pop(at, None)) is not None:
+                    lease.left -= 1
         if self._counts or self.dying:
             for at in range(start, end):
                 self._counts.pop(at, None)

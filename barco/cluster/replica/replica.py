@@ -169,12 +169,14 @@ class Replica(Conflict):
         neither.
         """
         self._advance_clock(now)
-        return any(
-            held.leading is not None
-            and (not held.leading.appended or now - held.lead_at >= CONSUMER_CONTACT_SECONDS_MAX)
-            and self._contact(held)
-            for held in self._open()
-        )
+        for held in self._open():  # Asked for with each lease.
+            leading = held.leading
+            if leading is None:
+                continue
+            settled = now - held.lead_at >= CONSUMER_CONTACT_SECONDS_MAX
+            if (settled or not leading.appended) and self._contact(held):
+                return True
+        return False
 
     def successor(self, gid: Gid) -> Successor | None:
         """The decided `Successor` of a generation, or None."""

@@ -46,9 +46,10 @@ class RefusedPart:
     error: BarcoError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Response:
-    """What the reactor is to answer; Content-Length, Connection and Date are added there."""
+    """What the reactor is to answer; Content-Length, Connection and Date are added there. Nobody
+    changes it: it is not frozen because to make one that is takes three times as long."""
 
     status: int
     body: Part | list[Part] = b""
@@ -166,9 +167,9 @@ def _read_query(raw: str) -> Mapping[str, Sequence[str]]:
 _kept_query = functools.lru_cache(KEPT)(_read_query)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
-    """One request, its address taken apart."""
+    """One request, its address taken apart. Nobody changes it, as a response."""
 
     method: str
     path: str
@@ -188,7 +189,9 @@ class Request:
         """A header's value; several of a name are joined by commas, as RFC 9110 says."""
         wanted = name.lower().encode()
         values = [v for n, v in self.headers if n.lower() == wanted]
-        return b", ".join(bytes(v) for v in values).decode("latin-1") if values else None
+        if len(values) == 1:
+            return bytes(values[0]).decode("latin-1")
+        return b", ".join(map(bytes, values)).decode("latin-1") if values else None
 
     def values(self, *names: str) -> list[str]:
         """All values of a parameter, under any of its names."""
