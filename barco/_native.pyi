@@ -584,6 +584,14 @@ class Reactor:
     def drop_index(self, segment: int, /) -> None: ...
     def log_state(self) -> dict[str, int]: ...  # of the open generation
     def stats(self) -> dict[str, int]: ...  # counters since the start, and gauges
+    def trace(self, ratio: float) -> None:
+        """From now on produces are traced whose traceparent says so, and that share of others."""
+    def spans(
+        self,
+    ) -> tuple[list[tuple[bytes, bytes, str, int, int, int, int, int, int, int, int, int]], int]:
+        """Of those answered since the last call: trace, parent (or b""), topic, status, events;
+        then in microseconds since 1970, 0 for what it never came to: begun, received, built,
+        written, replicated, handed to another process, answered. And how many were lost."""
     def stages(self) -> dict[str, tuple[int, list[int]]]:
         """How long the stages of a produce took since the start: the sum in microseconds, and how
         many in each bucket of `histogram_bounds`; empty ones at the end are left out."""

@@ -33,6 +33,7 @@ from barco.sections import (
     StorageSection,
     TlsSection,
     TopicsSection,
+    TraceSection,
 )
 
 
@@ -51,6 +52,7 @@ class Config:
     storage: StorageSection = field(default_factory=StorageSection)
     drain: DrainSection = field(default_factory=DrainSection)
     log: LogSection = field(default_factory=LogSection)
+    trace: TraceSection = field(default_factory=TraceSection)
 
     def __post_init__(self) -> None:
         _check_broker(self)
@@ -58,6 +60,7 @@ class Config:
         _check_ports(self)
         _check_storage(self)
         _check_sizes(self)
+        _check_trace(self)
 
     def override(self, section: str, **values: Any) -> "Config":
         """A copy with some keys of one section changed, as the command line does."""
@@ -371,6 +374,15 @@ def _check_storage(config: Config) -> None:
         ("log.format", config.log.format, LINE_FORMATS),
     ):
         _require(wanted in known, key, wanted, f"must be one of {', '.join(known)}")
+
+
+def _check_trace(config: Config) -> None:
+    endpoint, one_in = config.trace.endpoint, config.trace.one_in
+    whole = re.fullmatch(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?(/[!-~]*)?", endpoint)
+    port = int((whole[2] or ":1")[1:]) if whole else 0
+    good = not endpoint or 0 < port <= limits.PORT_MAX
+    _require(good, "trace.endpoint", endpoint, "must be http://HOST:PORT/PATH, or https")
+    _require(one_in >= 0, "trace.one_in", one_in, "must be 0 or more")
 
 
 def _check_sizes(config: Config) -> None:

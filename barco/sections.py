@@ -160,6 +160,18 @@ class LogSection:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceSection:
+    """[trace]: spans for OpenTelemetry. Workers are handed all of it."""
+
+    endpoint: str = _key(
+        "", "where spans go by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; empty: off"
+    )
+    one_in: int = _key(
+        0, "of so many requests that say nothing of a trace one is traced; 0: none of them"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class DrainSection:
     """[drain]: copies that a broker takes of the history of brokers that leave."""
 

@@ -40,6 +40,7 @@ from barco.workers.shard.topic_retention import TopicRetention
 from barco.workers.shard.whole import WholeReader, late
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.stores.replicas import ReplicaStore
+from barco.workers.tracing.exporter import Exporter
 
 IDLE_POSITIONS_SECONDS = 3_600.0
 STAGING_SECONDS = 30.0
@@ -196,6 +197,8 @@ class Worker:
         footprint.count_in(self._service)
         self._spawn(stages.count_in(self._service, self._reactor).watch())
         self._app.count_in()
+        if self._options.trace.get("endpoint"):
+            self._spawn(self._tracing())
         self._app.open()
         if (access := self._service.access).watches:
             access.on_news = self._know_users
@@ -322,6 +325,12 @@ class Worker:
             self._collector.tidy()
             self._tell_refusals()
             await asyncio.sleep(limits.HEARTBEAT_SECONDS)
+
+    async def _tracing(self) -> None:
+        exporter = Exporter(self._options, self._reactor)
+        exporter.count_in(self._service)
+        self._app.traces = exporter.traces
+        await exporter.run()
 
     async def _topic_retention(self, now_us: int) -> int:
         topics = TopicRetention(

@@ -113,6 +113,8 @@ class WorkerOptions:
     """"clients": texts in PEM (certificate, key, client_ca), ticket_keys (hexadecimal),
     handshakes_per_second, until (seconds since 1970); "brokers": what `barco.mutual.Mutual` takes.
     Who is not there speaks without TLS."""
+    trace: dict[str, Any] = field(default_factory=dict)
+    """Section [trace] of the configuration, whole; without an endpoint nothing is traced."""
     ports: dict[str, int]
     """The bound public ports by name, for answers."""
     shard_endpoints: dict[int, str]

@@ -390,8 +390,7 @@ def worker_options(
     """Of the process with this number. core: that it runs on, or -1; key: of the links. noted:
     whether all journals say whose they are, and events may have headers. asked: workers that the
     configuration asks for."""
-    config = plan.config
-    brokers = config.cluster.brokers
+    config, brokers = plan.config, plan.config.cluster.brokers
     return WorkerOptions(
         version=barco.__version__,
         worker=worker,
@@ -421,6 +420,7 @@ def worker_options(
         bind=machine.source_of(config),
         advertise=machine.advertised_by(config),
         clients=asdict(config.clients),
+        trace=asdict(config.trace),
         access=access,
         tls=tls,
         ports=listeners.ports,

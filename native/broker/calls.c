@@ -7,6 +7,7 @@
 
 #include "core/frames.h"
 #include "core/route.h"
+#include "core/spans.h"
 #include "broker/waiter.h"
 #include "loop/output.h"
 
@@ -221,6 +222,8 @@ bool handoff_answered(struct conn *conn, const struct answer_frame *frame)
     struct waiter waiter = call->waiter;
     call_close(reactor, (uint32_t)frame->tag);
     struct part part = {frame->number, frame->count, frame->epoch, frame->offset};
+    if (reactor->spans != NULL)
+        span_handed(reactor, &waiter);
     slot_part_done(reactor, &waiter, frame->problem, frame->flags & FLAG_DUPLICATE, &part,
                    frame->detail);
     return true;

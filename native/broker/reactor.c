@@ -10,6 +10,7 @@
 #include "admission/access.h"
 #include "broker/feed.h"
 #include "broker/park.h"
+#include "core/spans.h"
 #include "format/format.h"
 #include "log/clock.h"
 #include "loop/send.h"
@@ -46,6 +47,8 @@ static void append_written(struct write *write, int64_t result)
     assert(reactor->append_us >= 0);
     histogram_note(&reactor->stages.of[STAGE_WRITE], took_us);
     reactor->stages.released_us = reactor->loop.monotonic_us;
+    if (reactor->spans != NULL)
+        span_group_written(reactor, ((struct append *)write)->gseq, reactor->loop.monotonic_us);
     log_written(reactor->log, (struct append *)write, result);
     if (reactor->log->failed && !reactor->io_failed) {
         reactor->io_failed = true;
@@ -60,6 +63,8 @@ static void submit_append(void *owner, struct append *append)
     assert(append->busy && append->done < append->bytes);
     append->submitted_us = monotonic_us(); /* building it took its time */
     stages_submitted(&reactor->stages, reactor->log, append, append->submitted_us);
+    if (reactor->spans != NULL && append->done == 0)
+        span_group_built(reactor, append->gseq, append->submitted_us);
     append->write.owner = reactor;
     append->write.done = append_written;
     note_waiting(reactor, append);
@@ -178,6 +183,7 @@ void reactor_free(struct reactor *reactor)
             body_release(reactor->staging[i]);
     access_free(reactor);
     hosts_free(reactor);
+    spans_free(reactor);
     park_free(reactor);
     log_free(reactor->log);
     shard_free(reactor->shard);

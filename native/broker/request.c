@@ -20,6 +20,7 @@
 #include "broker/produce_head.h"
 #include "admission/refusals.h"
 #include "admission/shed.h"
+#include "core/spans.h"
 #include "broker/slots.h"
 
 #define REFUSED_PER_TURN 16 /* requests of one connection; then others have their turn */
@@ -184,6 +185,8 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
         const struct topic *topic = slot->topic; /* not the one where it waits */
         histogram_note(&conn_reactor(conn)->stages.of[STAGE_RECEIVE],
                        conn->loop->monotonic_us - slot->begun_us);
+        if (slot->span != NULL)
+            slot->span->received_us = conn->loop->monotonic_us;
         problem = access_again(conn, &(struct http1_slice){topic->name, topic->name_len});
         if (problem == PROBLEM_NONE)
             problem = unpack_body(conn, &bytes, &len);
@@ -308,6 +311,8 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
         return;
     }
     access_charge(conn, request->body_want);
+    if (produce && conn_reactor(conn)->spans != NULL)
+        span_open(conn_reactor(conn), head, slot);
     if (head->chunked) {
         http1_chunked_init(&request->chunked, request->body_max);
         client->state = STATE_CHUNKED;

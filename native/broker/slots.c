@@ -7,6 +7,7 @@
 
 #include "broker/answer.h"
 #include "admission/control.h"
+#include "core/spans.h"
 
 static bool slots_grow(struct conn *conn)
 {
@@ -64,6 +65,7 @@ void slot_clear(struct conn *conn, struct slot *slot)
     slot->held = 0;
     slot->control = false;
     outputs_free(slot->first);
+    span_drop(conn_reactor(conn), slot);
     free(slot->parts);
     slot->first = slot->last = NULL;
     slot->parts = NULL;
@@ -119,6 +121,9 @@ void flush_slots(struct conn *conn)
         bool close = slot->close && slot->kind != SLOT_STREAM;
         assert(slot->asked == NULL); /* who waits to be given up has no answer */
         answer_render(conn, slot);
+        if (slot->span != NULL)
+            span_answered(conn_reactor(conn), slot,
+                          slot->kind == SLOT_PROBLEM ? answer_status(slot->problem) : 200);
         slot_clear(conn, slot);
         client->slot_first++;
         if (close) {

@@ -4,6 +4,7 @@
 
 #include "core/frames.h"
 #include "core/route.h"
+#include "core/spans.h"
 #include "broker/slots.h"
 
 static void tell_produced(struct reactor *reactor, uint64_t request, uint16_t problem)
@@ -111,6 +112,8 @@ void produce_stable(struct reactor *reactor, struct run *run)
     switch (run->waiter.kind) {
     case WAITER_NONE: break;
     case WAITER_SLOT:
+        if (reactor->spans != NULL)
+            span_stored(reactor, &run->waiter);
         slot_part_done(reactor, &run->waiter, run->problem, run->count == 0, &part, expected);
         break;
     case WAITER_PEER:

@@ -15,6 +15,8 @@
 enum conn_state { STATE_HEAD, STATE_BODY, STATE_CHUNKED, STATE_DISCARD, STATE_LINGER };
 enum slot_kind { SLOT_OPEN, SLOT_PRODUCED, SLOT_DUPLICATE, SLOT_PROBLEM, SLOT_PYTHON, SLOT_STREAM };
 
+struct span;
+
 /* The turn of one answer in the order of its connection's requests. */
 struct slot {
     uint8_t kind;
@@ -31,6 +33,7 @@ struct slot {
     uint32_t held;      /* bytes of the body that the upper layer has */
     int64_t begun_us;   /* its request's head was there */
     uint64_t expected;  /* sequence, for a gap; of a slice, for 421; line number */
+    struct span *span;   /* NULL: it is not traced */
     struct asked *asked; /* control: it waits to be given up, see control.c */
     struct output *first, *last; /* SLOT_PYTHON, rendered; SLOT_STREAM: its headers */
     struct withheld *withheld; /* somebody looks at its body first, see checked.h; or NULL */

@@ -33,6 +33,7 @@ struct guest;
 struct host;
 struct refusals;
 struct shown;
+struct spans;
 
 #define TURNED_AWAY_MAX 8u
 
@@ -237,6 +238,7 @@ struct reactor {
     int64_t round_started_us, round_ended_us, round_us; /* the last one a moving average */
     bool round_open;
     struct stages stages;
+    struct spans *spans; /* NULL: nobody asks for them */
     char token_text[24]; /* of the range, for answers */
     uint32_t token_text_len;
     char date[40];

@@ -35,3 +35,21 @@ bool traceparent_valid(const char *text, size_t len)
         return false;
     return len == TRACEPARENT_BYTES || (version && text[TRACEPARENT_BYTES] == '-');
 }
+
+static uint8_t digit_of(char c) { return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10); }
+
+static void read_digits(const char *text, uint8_t *out, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = (uint8_t)(digit_of(text[2 * i]) << 4 | digit_of(text[2 * i + 1]));
+}
+
+bool traceparent_read(const char *text, uint8_t trace[16], uint8_t parent[8])
+{
+    const char *const trace_at = text + 3, *const parent_at = trace_at + TRACE_DIGITS + 1;
+    uint8_t flags;
+    read_digits(trace_at, trace, TRACE_DIGITS / 2);
+    read_digits(parent_at, parent, PARENT_DIGITS / 2);
+    read_digits(parent_at + PARENT_DIGITS + 1, &flags, 1);
+    return flags & 1;
+}

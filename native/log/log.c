@@ -572,6 +572,7 @@ static void settle_append(struct log *log, struct append *append)
     log->stable_pos = append->pos + append->bytes;
     log->in_flight_bytes -= append->raw_bytes;
     if (!log->gated) {
+        log->showing = append->gseq;
         show_runs(log, append->runs);
     } else if (log->open) {
         struct held *held = log_held_new(log, append->gseq);
@@ -608,6 +609,7 @@ static void release_held(struct log *log)
             stream->stable_offset = held->reaches[i].end;
         }
         free(held->reaches);
+        log->showing = held->gseq;
         *held = (struct held){0};
         log->held_first = (log->held_first + 1) % HELD_MAX;
         log->held_count--;

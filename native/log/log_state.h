@@ -75,6 +75,7 @@ struct log {
     uint64_t head;      /* where the next group will be built */
     uint64_t dirty_end; /* no byte of the arena at or after this position was ever written */
     uint64_t stable_pos;
+    uint64_t showing; /* the group whose calls were told last that it is safe */
     uint64_t next_gseq, stable_gseq;
     uint64_t kept; /* a follower's groups up to this one are safe elsewhere: see log_kept */
     uint64_t replicated;  /* what the other members have said: see log_replicated */

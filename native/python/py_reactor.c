@@ -225,7 +225,7 @@ static PyObject *text_of(struct http1_slice slice)
 }
 
 /* Those that handlers look at: the others would only be kept while a client waits. */
-static bool is_wanted(const struct http1_header *h)
+static bool is_wanted(const struct reactor *reactor, const struct http1_header *h)
 {
     static const char *const names[] = {"accept", "content-type", "authorization",
                                         "last-event-id", "content-encoding",
@@ -234,15 +234,16 @@ static bool is_wanted(const struct http1_header *h)
         if (h->name.len == strlen(names[i]) &&
             strncasecmp(h->name.p, names[i], h->name.len) == 0)
             return true;
-    return false;
+    return reactor->spans != NULL && h->name.len == 11 &&
+           strncasecmp(h->name.p, "traceparent", 11) == 0;
 }
 
-static PyObject *headers_of(const struct http1_request *head)
+static PyObject *headers_of(const struct reactor *reactor, const struct http1_request *head)
 {
     PyObject *list = PyList_New(0);
     for (uint16_t i = 0; list != NULL && i < head->header_count; i++) {
         const struct http1_header *h = &head->headers[i];
-        if (!is_wanted(h))
+        if (!is_wanted(reactor, h))
             continue;
         py_append(&list, Py_BuildValue("(y#y#)", h->name.p, (Py_ssize_t)h->name.len, h->value.p,
                                        (Py_ssize_t)h->value.len));
@@ -250,14 +251,14 @@ static PyObject *headers_of(const struct http1_request *head)
     return list;
 }
 
-static PyObject *request_upcall(struct upcall *up)
+static PyObject *request_upcall(const struct reactor *reactor, struct upcall *up)
 {
     struct http1_request head;
     if (http1_parse_head((const char *)up->head, up->head_len, 0, &head) <= 0)
         return PyErr_Format(PyExc_RuntimeError, "a kept head no longer parses");
     return Py_BuildValue("(sKNNNNy#)", "request", (unsigned long long)up->id,
                          text_of(head.method_text), text_of(head.path), text_of(head.query),
-                         headers_of(&head), up->body ? (const char *)up->body->data : "",
+                         headers_of(reactor, &head), up->body ? (const char *)up->body->data : "",
                          (Py_ssize_t)(up->body ? up->body->len : 0));
 }
 
@@ -271,11 +272,11 @@ static PyObject *frame_upcall(const struct upcall *up)
                  : NULL;
 }
 
-static PyObject *upcall_tuple(struct upcall *up)
+static PyObject *upcall_tuple(const struct reactor *reactor, struct upcall *up)
 {
     unsigned long long id = up->id;
     switch (up->kind) {
-    case UPCALL_REQUEST: return request_upcall(up);
+    case UPCALL_REQUEST: return request_upcall(reactor, up);
     case UPCALL_ABORTED: return Py_BuildValue("(sK)", "aborted", id);
     case UPCALL_APPENDED:
         return Py_BuildValue("(sKiIKK)", "appended", id, (int)up->status, up->part.number,
@@ -307,7 +308,7 @@ static PyObject *take_upcalls(struct reactor *reactor)
     PyObject *list = PyList_New(0);
     for (uint32_t i = 0; i < reactor->upcall_count; i++) {
         struct upcall *up = &reactor->upcalls[i];
-        py_append(&list, list != NULL ? upcall_tuple(up) : NULL);
+        py_append(&list, list != NULL ? upcall_tuple(reactor, up) : NULL);
         free(up->head);
         if (up->body != NULL)
             body_release(up->body);

@@ -3,6 +3,7 @@
 #include <Python.h>
 #include <sys/socket.h>
 
+#include "core/spans.h"
 #include "format/group.h"
 #include "loop/seal.h"
 #include "python/py_reactor.h"
@@ -122,7 +123,10 @@ static PyObject *Reactor_replicated(PyObject *self, PyObject *args)
     unsigned long long gseq;
     if (reactor == NULL || !PyArg_ParseTuple(args, "K", &gseq))
         return NULL;
-    stages_replicated(&reactor->stages, reactor->log, gseq, monotonic_us());
+    const int64_t now_us = monotonic_us();
+    stages_replicated(&reactor->stages, reactor->log, gseq, now_us);
+    if (reactor->spans != NULL)
+        span_groups_replicated(reactor, gseq, now_us);
     log_replicated(reactor->log, gseq);
     Py_RETURN_NONE;
 }

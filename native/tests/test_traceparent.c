@@ -15,8 +15,25 @@ static bool is_valid(const char *text)
     return valid;
 }
 
+static void test_what_is_read(void)
+{
+    uint8_t trace[16], parent[8];
+    const char *const text = "00-" TRACE "-" PARENT "-01";
+    CHECK(traceparent_read(text, trace, parent));
+    for (size_t i = 0; i < 24; i++) {
+        char two[3];
+        const size_t at = i < 16 ? 3 + 2 * i : 36 + 2 * (i - 16);
+        snprintf(two, sizeof two, "%02x", i < 16 ? trace[i] : parent[i - 16]);
+        CHECK(memcmp(two, text + at, 2) == 0);
+    }
+    CHECK(!traceparent_read("00-" TRACE "-" PARENT "-00", trace, parent));
+    CHECK(!traceparent_read("00-" TRACE "-" PARENT "-02", trace, parent));
+    CHECK(traceparent_read("00-" TRACE "-" PARENT "-ff", trace, parent));
+}
+
 int main(void)
 {
+    test_what_is_read();
     const char *const good = "00-" TRACE "-" PARENT "-01";
     CHECK(is_valid(good) && is_valid("00-" TRACE "-" PARENT "-00"));
     CHECK(is_valid("cc-" TRACE "-" PARENT "-01") && is_valid("cc-" TRACE "-" PARENT "-01-more"));

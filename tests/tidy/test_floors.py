@@ -40,6 +40,7 @@ FLOORS = (
     "barco.workers.delays",
     "barco.workers.writes",
     *("barco.workers.peers", "barco.workers.operations", "barco.workers.process"),
+    "barco.workers.tracing",
     "barco.workers.replication",
     *("barco.workers.http.shapes", "barco.workers.http.base", "barco.workers.http.listening"),
     *("barco.workers.http.schemas", "barco.workers.http.checking"),

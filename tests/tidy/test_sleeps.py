@@ -34,6 +34,7 @@ BY_THE_CLOCK = {
     "barco.workers.process.sealing:tell_failures": "one line a minute",
     "barco.workers.process.footprint:watch": "the kernel does not tell how large a process is",
     "barco.workers.process.stages:watch": "of late is a time",
+    "barco.workers.tracing.exporter:run": "one request a second, whatever there is",
     "barco.cli.commands.drain:_look_on": "its pace: brokers tell nobody who only looks on",
     "barco.workers.operations.leaving.drains:run": "who has what changes without a word to it",
     "barco.workers.operations.leaving.depot:run": "who has what changes without a word to it",

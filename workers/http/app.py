@@ -50,6 +50,7 @@ from barco.workers.http.shippers.splunk import Splunk
 from barco.workers.http.table import ROUTES
 from barco.workers.operations.service import ShardService
 from barco.workers.seams import SiblingsLike, SupervisorLike
+from barco.workers.tracing.traces import Traces
 
 Handler = Callable[[Request], Awaitable[Response]]
 AtOnce = Callable[[Request], Response | Soon | None]
@@ -106,6 +107,8 @@ class App:
         self._context = Context(service, siblings=siblings, supervisor=supervisor)
         self._router = Router(ROUTES)
         self._over_quota = 0
+        self.traces: Traces | None = None
+        """Who notes how long requests take that are traced; None: nobody asks for it."""
         self.audit = Audit()
         """What is told of who was refused."""
         status, read = Status(self._context, ROUTES), Read(self._context)
@@ -198,6 +201,7 @@ class App:
     ) -> Response:
         """The response to a request; errors of all kinds become one. Only a cancel is raised."""
         why = ""
+        traced = None if self.traces is None else self.traces.begin(headers)
         try:
             response = await self._dispatch(method, path, query, headers, body, number)
             self._over_quota += sum(isinstance(each.error, OVER_QUOTA) for each in response.refused)
@@ -212,7 +216,17 @@ class App:
             response = problem_response(BrokerError("The broker failed; its log says how."))
         if self._context.service.access.required:
             response = self._audited(method, path, headers, response, why)
+        if traced is not None and self.traces is not None:
+            self.traces.end(traced, method, self._named(method, path), response.status)
         return response
+
+    def _named(self, method: str, path: str) -> str:
+        """The route of a path, as spans have it: not what a client has put into it."""
+        try:
+            route, _, _ = self._router.find(method, path)
+        except BarcoError:
+            return "none"
+        return route.path if route is not None else "none"
 
     def _audited(
         self,

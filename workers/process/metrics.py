@@ -127,6 +127,8 @@ COUNTERS = {
     "replication_groups_served": "Groups sent to replicas that asked for them.",
     "replication_sent_bytes": "Bytes sent to replicas, but for acknowledgement_bytes.",
     "requests": "HTTP requests.",
+    "spans_exported": "Spans of traced requests that a collector has taken.",
+    "spans_lost": "Spans of traced requests that no collector took in time.",
     "staged_writes_committed": "Staged writes that were committed.",
     "staged_writes_expired": "Staged writes that nobody committed in time.",
     "storage_corrupt_chunks": "Chunks that failed their checksum, and were repaired or refused.",
