@@ -20,6 +20,7 @@ from barco.workers.http.base.audit import HEADER as AUDIT_HEADER
 from barco.workers.http.base.audit import Audit
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_parameters
+from barco.workers.http.base.lately import Lately, age_max
 from barco.workers.http.base.messages import Request, Response, parse_query, problem_response
 from barco.workers.http.base.needs import Need
 from barco.workers.http.base.routes import Router
@@ -88,6 +89,7 @@ class App:
         self._context = Context(service, siblings=siblings, supervisor=supervisor)
         self._router = Router(ROUTES)
         self._over_quota = 0
+        self._lately = Lately()
         self.audit = Audit()
         """What is told of who was refused."""
         status, read = Status(self._context, ROUTES), Read(self._context)
@@ -234,7 +236,11 @@ class App:
         request = Request(method, path, parse_query(query), headers, body, variables, user, number)
         check_parameters(route, request)
         need.check(request)
-        response = await self._handlers[route.handler](request)
+        handler = self._handlers[route.handler]
+        if route.shared and (age := age_max(request)):
+            response = await self._lately.answer((path, query), age, lambda: handler(request))
+        else:
+            response = await handler(request)
         return await self._still(need, request, response)
 
     def _who(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> User | None:
