@@ -28,6 +28,7 @@ from barco.workers.http.table import ROUTES
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "site"
 RESULTS = Path("bench/results")
+IMAGES = Path("docs/images")
 SOURCES = ("*.md", "docs/*.md", "bench/*.md", "bench/results/*.md")
 SERVED = """\
 What [`/openapi.json`](openapi.json) says, which each broker serves. How these work together:
@@ -59,6 +60,7 @@ def stage(pages: Path) -> None:
     names = {path.relative_to(ROOT) for path in sources}
     for name in sorted(names):
         _write(pages / name, _linked((ROOT / name).read_text("utf-8"), name, names))
+    shutil.copytree(ROOT / IMAGES, pages / IMAGES)
     _write(pages / RESULTS / "README.md", _results(names))
     _write(pages / "reference" / "http.md", http_page())
     _write(pages / "reference" / "cli.md", cli_page())

@@ -1,12 +1,15 @@
 // The console: asks the public API of the broker that served it, and draws what it says.
 // Nothing is asked of anybody else, no text becomes markup, and what it does not know it does not show.
 
-import { ring, spans } from "/console/ring.js";
+import { ring, spans, swatch } from "/console/ring.js";
 import { chart, count, bytes, duration, element, fill, parse, table, textOf, when } from "/console/draw.js";
 
 const PAUSE_MS = 2000;
 const HISTORY = 1800; // Looks that are kept: an hour.
+const LATELY = { "Cache-Control": "max-age=2" }; // What somebody else was told a look ago will do.
+const LAGS_EVERY = 5; // Looks until each group has been asked for its lag, where there are many.
 const EVENTS_MAX = 500;
+const GROUPS_ASKED = 100; // For their lag.
 const READ_BYTES = 262144; // Of a slice, at a time.
 const STAGES = {
   receive: "receive: a request's body",
@@ -17,6 +20,7 @@ const STAGES = {
   whole: "whole: from a head to its answer",
 };
 const ALL = "all brokers";
+const DEAD = ".dead"; // What a topic's name ends with where letters of another one lie.
 const NAME = /^[A-Za-z0-9_.-]{1,127}$/;
 const TIME = /^\d{4}-\d{2}-\d{2}/; // Date.parse takes a cursor, and "12", for days of 2001.
 
@@ -46,6 +50,8 @@ export async function ask(path, options = {}) {
   return body;
 }
 
+const lately = (path) => ask(path, { headers: LATELY });
+
 async function reason(answer) {
   try {
     const problem = await answer.json();
@@ -72,17 +78,22 @@ function askForToken() {
 
 // --- Looking, again and again -----------------------------------------------------------------------
 
+// Health and the ring are asked for in turn, for they cost a broker more than figures do.
+let looks = 0;
 async function look() {
+  const even = looks++ % 2 === 0;
   const [health, topology, figures] = await Promise.allSettled([
-    ask("/v1/health"), ask("/v1/topology?copies"), ask("/v1/figures"),
+    even || !last.health || last.health.silent ? lately("/v1/health") : last.health,
+    !last.topology || (shown?.ring && !even) ? lately("/v1/topology?copies") : last.topology,
+    lately("/v1/figures"),
   ]);
-  const failed = [health, topology, figures].find((each) => each.status === "rejected");
+  const failed = [figures, health].find((each) => each.status === "rejected");
   last = {
-    health: health.value ?? { headline: failed?.reason.message ?? "", wrong: [], notes: [], silent: true },
+    health: failed ? { headline: failed.reason.message, wrong: [], notes: [], silent: true } : health.value,
     topology: topology.value ?? last.topology,
     figures: figures.value ?? null,
   };
-  if (last.figures) {
+  if (last.figures && last.figures.at / 1e6 > (history.at(-1)?.at ?? 0)) { // Else they were shown before.
     const brokers = Object.fromEntries(last.figures.brokers.map((each) => [each.ordinal, each]));
     history.push({ at: last.figures.at / 1e6, brokers, stages: last.figures.stages });
     if (history.length > HISTORY) history.shift();
@@ -170,15 +181,15 @@ function ringPage() {
   const ranges = element("div", { class: "scroll", tabindex: "0", "aria-label": "Ranges" });
   fill(main, [
     charts,
-    element("h2", {}, "How long produces take, by stage"),
-    element("form", { class: "bar" }, [element("label", { for: "whose" }, ["at", whose])]),
-    stages,
     element("div", { class: "columns" }, [
       element("div", {}, [element("h2", {}, "The ring"), picture]),
       element("div", {}, [
         element("h2", {}, "Brokers"), brokers, element("h3", {}, "Ranges, each with one log"), ranges,
       ]),
     ]),
+    element("h2", {}, "How long produces take, by stage"),
+    element("form", { class: "bar" }, [element("label", { for: "whose" }, ["at which broker", whose])]),
+    stages,
   ]);
   const drawStages = () => {
     const ordinal = whose.value === "" || whose.value === ALL ? undefined : Number(whose.value.split(" ")[1]);
@@ -210,7 +221,7 @@ function ringPage() {
     fill(ranges, [rangeTable(topology)]);
   };
   update();
-  return { update };
+  return { update, ring: true };
 }
 
 function brokerTable(topology, figures) {
@@ -223,12 +234,14 @@ function brokerTable(topology, figures) {
       const number = alone ? 0 : broker.ordinal;
       const state = broker.state ?? "alive";
       const leads = topology.routes.filter((each) => each.leader === broker.ordinal);
-      const cores = rate("process_cpu_seconds", number);
+      const heard = told[number]?.workers > 0; // Else nothing is known of now.
+      const now = (name) => (heard ? rate(name, number) : null);
+      const cores = now("process_cpu_seconds");
       return [
-        broker.ordinal, broker.name,
+        element("span", {}, [swatch(broker.ordinal), String(broker.ordinal)]), broker.name,
         element("span", { class: state === "alive" ? "good" : "bad" }, state),
         leads.reduce((sum, each) => sum + each.slices, 0),
-        count(rate("events", number)), bytes(rate("value_bytes", number)), bytes(rate("bytes_out", number)),
+        count(now("events")), bytes(now("value_bytes")), bytes(now("bytes_out")),
         cores === null ? "–" : cores.toFixed(2),
         bytes(own.process_resident_bytes), bytes(own.storage_free_bytes),
       ];
@@ -242,7 +255,7 @@ function rangeTable(topology) {
     topology.routes.map((route) => {
       const copies = (route.followers ?? []).map((each) => {
         const state = each.synced ? "in sync" : each.state === "down" ? "down" : `${each.groupsBehind} behind`;
-        return `${each.ordinal} ${state}`;
+        return `broker ${each.ordinal}: ${state}`;
       });
       const shard = topology.shards.find((each) => startOf(topology, each) === route.first);
       return [
@@ -272,7 +285,7 @@ function topicsPage() {
   const filter = element("input", { type: "search", id: "filter", autocomplete: "off" });
   fill(main, [
     element("h2", {}, "Topics"),
-    element("form", { class: "bar" }, [element("label", { for: "filter" }, ["with", filter])]),
+    element("form", { class: "bar" }, [element("label", { for: "filter" }, ["name has", filter])]),
     rows,
   ]);
   let before = null;
@@ -282,9 +295,12 @@ function topicsPage() {
     const kept = topics.filter((each) => each.topic.toLowerCase().includes(wanted));
     fill(rows, [
       table(
-        ["topic", "#events", "#events/s", "#kept for h", "compression"],
+        ["topic", "#events", "#events/s", "#kept, hours", "compression"],
         kept.slice(0, 1000).map((each) => [
-          element("a", { href: `#topic/${each.topic}` }, each.topic),
+          element("span", {}, [
+            element("a", { href: `#topic/${each.topic}` }, each.topic),
+            ...(each.topic.endsWith(DEAD) ? [element("span", { class: "quiet" }, " dead letters")] : []),
+          ]),
           count(each.events), count(each.rate), each.retentionHours || "–", each.compression,
         ]),
       ),
@@ -293,7 +309,7 @@ function topicsPage() {
   };
   filter.addEventListener("input", draw);
   const update = async () => {
-    const now = { at: performance.now() / 1000, topics: (await ask("/v1/topics")).topics };
+    const now = { at: performance.now() / 1000, topics: (await lately("/v1/topics")).topics };
     const earlier = new Map((before?.topics ?? []).map((each) => [each.topic, each.events]));
     topics = now.topics.map((each) => ({
       ...each,
@@ -309,20 +325,25 @@ function topicsPage() {
 function groupsPage() {
   const rows = element("div", { class: "scroll", tabindex: "0", "aria-label": "Groups" });
   fill(main, [element("h2", {}, "Groups"), rows]);
+  const positionsOf = new Map(); // As each group was told last.
+  let looks = 0;
   const update = async () => {
-    const { groups } = await ask("/v1/groups");
-    const told = await Promise.allSettled(
-      groups.slice(0, 100).map((each) => ask(`/v1/groups/${encodeURIComponent(each.group)}`)),
-    );
+    const { groups } = await lately("/v1/groups");
+    const turn = looks++ % LAGS_EVERY;
+    await Promise.allSettled(groups.slice(0, GROUPS_ASKED).map(async ({ group }, index) => {
+      if (positionsOf.has(group) && index % LAGS_EVERY !== turn) return;
+      positionsOf.set(group, (await lately(`/v1/groups/${encodeURIComponent(group)}`)).positions ?? []);
+    }));
     fill(rows, [
       groups.length
         ? table(
           ["group", "#members", "#lag", "topics"],
-          groups.map((each, index) => {
-            const positions = told[index]?.value?.positions ?? [];
+          groups.map((each) => {
+            const known = positionsOf.get(each.group);
+            const positions = known ?? [];
             return [
               element("a", { href: `#group/${encodeURIComponent(each.group)}` }, each.group),
-              each.members, told[index]?.value ? count(lagOf(positions)) : "–",
+              each.members, known ? count(lagOf(known)) : "–",
               [...new Set(positions.map((one) => one.topic))].slice(0, 10).join(", "),
             ];
           }),
@@ -363,25 +384,26 @@ function groupPage(group) {
     const preview = then === null ? "" : ` ${count(now)} events are left to read now, ${count(then)} then.`;
     if (!confirm(`Move group ${group} in ${topic.value} to ${place}?${preview}`)) return;
     try {
-      await ask(`/v1/groups/${encodeURIComponent(group)}/positions`, {
+      await ask(`${path}/positions`, {
         method: "PUT",
         headers: { "Content-Type": "application/json" },
         body: JSON.stringify({ topic: topic.value, to: place }),
       });
       said.textContent = "Moved.";
-      await update();
+      show(await ask(path)); // As it is from now on.
     } catch (error) {
       said.textContent = error.message;
     }
   });
-  const update = async () => {
-    const told = await ask(`/v1/groups/${encodeURIComponent(group)}`);
+  const path = `/v1/groups/${encodeURIComponent(group)}`;
+  const update = async () => show(await lately(path));
+  const show = (told) => {
     positions = told.positions ?? [];
     lags.push(lagOf(positions));
     if (lags.length > HISTORY) lags.shift();
     members.textContent = told.members?.length
       ? `Members: ${told.members.map((each) => each.consumerId ?? each).join(", ")}`
-      : "No member is there.";
+      : "Nobody reads in this group now.";
     fill(trend, [chart("lag", lags, count)]);
     const topics = [...new Set(positions.map((each) => each.topic))];
     if (topics.join() !== topic.dataset.names) {
@@ -390,7 +412,7 @@ function groupPage(group) {
     }
     fill(rows, [
       table(
-        ["topic", "slice", "#position", "#end", "#lag", "with"],
+        ["topic", "slice", "#position", "#end", "#lag", "read by"],
         [...positions].sort((a, b) => Number(b.lag) - Number(a.lag)).slice(0, 500).map((each) => [
           each.topic, sliceOf(each), count(Number(each.offset)),
           count(Number(each.endOffset)), count(Number(each.lag)), each.consumerId ?? "–",
@@ -440,6 +462,9 @@ function topicPage(topic, options) {
   ]);
   fill(main, [
     element("h2", {}, [element("a", { href: "#topics" }, "Topics"), ` / ${topic}`]),
+    element("p", { class: "quiet" }, topic.endsWith(DEAD)
+      ? `What queues have given up; barco dead resend ${topic.slice(0, -DEAD.length)} sends it again.`
+      : element("a", { href: `/console/listen.html#${topic}` }, "Each event as it comes")),
     form, said, rows,
     element("details", {}, [element("summary", {}, "Slices"), slices]),
     element("details", {}, [element("summary", {}, "Produce an event"), produce, produced]),
@@ -453,7 +478,8 @@ function topicPage(topic, options) {
     const kept = found.filter((each) =>
       (each.key ?? "").toLowerCase().includes(inKey) && each.shown.toLowerCase().includes(inValue));
     const headed = kept.some((each) => each.headers);
-    said.textContent = `${count(kept.length)} of ${count(found.length)} events that were read`;
+    said.textContent = `${count(kept.length)} of ${count(found.length)} events that were read`
+      + (kept.length > EVENTS_MAX ? `; the newest ${EVENTS_MAX} of them` : "");
     fill(rows, [
       table(
         ["time", "slice", "#offset", "key", "value", ...(headed ? ["headers"] : [])],
@@ -462,7 +488,7 @@ function topicPage(topic, options) {
           element("span", { title: each.key ?? "" }, each.key ?? "–"),
           short(each.shown), ...(headed ? [short(each.headers)] : []),
         ]),
-        { 3: "key", 4: "value", 5: "value" },
+        { 3: "key", 4: "value", 5: "value" }, "events",
       ),
     ]);
   };
@@ -523,8 +549,14 @@ function topicPage(topic, options) {
     if (failed) said.textContent = failed.reason.message;
   };
 
+  // One question says which slices have more: only those are read.
   const follow = async () => {
-    const more = await Promise.allSettled(wanted().map(async (one) => {
+    const { slices: now } = await lately(`/v1/topic/${topic}/slices`);
+    const grown = wanted().filter((one) => {
+      const there = now[Number(one.name)];
+      return there && BigInt(there.endOffset) > BigInt(`0x${(next[one.name] ?? one.end).slice(9)}`);
+    });
+    const more = await Promise.allSettled(grown.map(async (one) => {
       const told = await read(one, next[one.name] ?? one.end);
       next[one.name] = told.next;
       return told.events;
@@ -591,7 +623,7 @@ function eventOf(line, one) {
   const headers = Object.entries(told.headers ?? {}).map(([name, value]) => `${name}: ${textOf(value)}`);
   return {
     ...told, slice: one.name, shown: textOf(told.value),
-    key: told.key === null ? null : textOf(told.key), headers: headers.join("; "),
+    key: told.key === null ? null : textOf(told.key), headers: headers.join("\n"),
   };
 }
 
@@ -638,6 +670,7 @@ async function open() {
   document.title = `barco: ${given || current}`;
   const opened = page();
   shown = {
+    ring: opened.ring,
     update: async () => {
       try {
         await opened.update?.();

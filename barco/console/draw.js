@@ -1,6 +1,7 @@
 // Elements, tables, small charts, and how figures are spelt.
 
 const SVG = "http://www.w3.org/2000/svg";
+const BLANK = "\u00a0"; // A figure and its unit stay on one line.
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 // Children are nodes and texts; a text never becomes markup.
@@ -22,12 +23,12 @@ export function fill(parent, children) {
   parent.replaceChildren(...children);
 }
 
-// Columns whose name begins with # are numbers. classes: by column.
-export function table(columns, rows, classes = {}) {
+// Columns whose name begins with # are numbers. classes: by column; kept: of the table.
+export function table(columns, rows, classes = {}, kept = "") {
   const numeric = columns.map((each) => each.startsWith("#"));
   const name = (each) => each.replace(/^#/, "");
   const kind = (index) => (numeric[index] ? { class: "number" } : classes[index] ? { class: classes[index] } : {});
-  return element("table", {}, [
+  return element("table", kept ? { class: kept } : {}, [
     element("thead", {}, element("tr", {}, columns.map((each, index) =>
       element("th", { scope: "col", ...(numeric[index] ? { class: "number" } : {}) }, name(each))))),
     element("tbody", {}, rows.map((row) => element("tr", {}, row.map((cell, index) =>
@@ -62,14 +63,14 @@ export function bytes(number) {
     left /= 1024;
     unit += 1;
   }
-  return `${left.toFixed(unit ? 1 : 0)} ${UNITS[unit]}`;
+  return `${left.toFixed(unit ? 1 : 0)}${BLANK}${UNITS[unit]}`;
 }
 
 // Seconds; 0 is none.
 export function duration(seconds) {
   if (!seconds) return "–";
-  if (seconds < 1e-3) return `${Math.max(1, Math.round(seconds * 1e6))} µs`;
-  return seconds < 1 ? `${(seconds * 1e3).toPrecision(3)} ms` : `${seconds.toPrecision(3)} s`;
+  if (seconds < 1e-3) return `${Math.max(1, Math.round(seconds * 1e6))}${BLANK}µs`;
+  return seconds < 1 ? `${(seconds * 1e3).toPrecision(3)}${BLANK}ms` : `${seconds.toPrecision(3)}${BLANK}s`;
 }
 
 // Microseconds since 1970, in the reader's own time.

@@ -6,6 +6,7 @@ import { parse, textOf, when } from "/console/draw.js";
 const SHOWN = 200; // rows
 const AGAIN_MS = 1000;
 const at = (id) => document.getElementById(id);
+const numbers = new Map(); // Of slices, by token and index.
 let listening = null;
 
 function headers(more = {}) {
@@ -22,9 +23,21 @@ async function listTopics() {
   );
 }
 
+// Numbers of the whole ring, as everywhere else.
+async function listSlices(topic) {
+  const answer = await fetch(`/v1/topic/${encodeURIComponent(topic)}/slices`, { headers: headers() });
+  if (!answer.ok) return;
+  const { slices } = await answer.json();
+  slices.forEach(({ token, rangeIndex }, number) => numbers.set(`${token}/${rangeIndex}`, number));
+}
+
+function sliceOf({ token, rangeIndex }) {
+  return numbers.get(`${token}/${rangeIndex}`) ?? `${token}/${rangeIndex}`;
+}
+
 function show(event) {
   const row = document.createElement("tr");
-  for (const text of [when(event.timestamp), event.rangeIndex, event.offset, JSON.stringify(event.key), textOf(event.value)]) {
+  for (const text of [when(event.timestamp), sliceOf(event), event.offset, event.key === null ? "–" : textOf(event.key), textOf(event.value)]) {
     const cell = document.createElement("td");
     cell.textContent = text;
     row.append(cell);
@@ -69,6 +82,7 @@ async function listen(topic, from) {
   listening?.abort();
   const stop = (listening = new AbortController());
   at("events").replaceChildren();
+  await listSlices(topic).catch(() => {});
   while (!stop.signal.aborted) {
     try {
       await hear(topic, from, stop.last, stop);

@@ -2,7 +2,7 @@
 
 import { shape } from "/console/draw.js";
 
-const COLOURS = 12;
+const HUES = [215, 35, 155, 275, 95, 185, 325, 60, 245, 5, 125, 305]; // Red, which looks like a fault, comes late.
 const OUTER = [150, 122];
 const INNER = [116, 106];
 
@@ -11,8 +11,9 @@ export function spans(first, slices) {
 }
 
 // Brokers next to each other are told apart, whatever their number.
+// Those of a dozen more are a little off.
 export function colour(ordinal) {
-  return `hsl(${(215 + ordinal * 360 * 5 / COLOURS + Math.floor(ordinal / COLOURS) * 11) % 360} 55% 52%)`;
+  return `hsl(${(HUES[ordinal % HUES.length] + Math.floor(ordinal / HUES.length) * 11) % 360} 55% 52%)`;
 }
 
 export function ring(topology) {
@@ -41,7 +42,7 @@ export function ring(topology) {
         ...(up[member] === false ? { class: "empty" } : { fill: colour(member), "fill-opacity": "0.55" }),
       }, shape("title", {}, `broker ${member} has a copy${up[member] === false ? " and is down" : ""}`)));
     });
-    if (few && led) parts.push(label((from + to) / 2, 136, String(route.leader)));
+    if (few && led) parts.push(...label((from + to) / 2, 136, String(route.leader)));
   }
   const missing = slices - heard.size;
   const down = topology.brokers.filter((each) => up[each.ordinal] === false).length;
@@ -50,6 +51,12 @@ export function ring(topology) {
   parts.push(shape("text", { x: 0, y: 6 }, `${topology.routes.length} ranges, ${slices} slices`));
   if (down || missing) parts.push(shape("text", { x: 0, y: 24 }, `${down} down${missing ? `, ${missing} slices unheard of` : ""}`));
   return shape("svg", { class: "ring", viewBox: "-160 -160 320 320", role: "img", "aria-label": `The ring: ${summary}` }, parts);
+}
+
+// Of a broker, beside its number in a table.
+export function swatch(ordinal) {
+  const square = shape("rect", { width: 10, height: 10, rx: 2, fill: colour(ordinal) });
+  return shape("svg", { class: "swatch", viewBox: "0 0 10 10", "aria-hidden": "true" }, square);
 }
 
 function at(turn, radius) {
@@ -71,5 +78,5 @@ function band(from, to, [outer, inner]) {
 
 function label(turn, radius, text) {
   const [x, y] = at(turn, radius);
-  return shape("text", { x, y }, text);
+  return [shape("circle", { cx: x, cy: y, r: 10, class: "disc" }), shape("text", { x, y }, text)];
 }

@@ -1,5 +1,6 @@
 """The console in a real browser beside a ring of three: what it shows, also when a broker dies."""
 
+import http.client
 import json
 import re
 import shutil
@@ -88,6 +89,26 @@ def test_health_and_figures_of_all_brokers(cluster: JoinedCluster) -> None:
     )
     told = until(cluster, "/v1/figures", lambda told: told["brokers"][1]["silent"] == 3)
     assert [each["workers"] for each in told["brokers"]] == [3, 0, 3]
+
+
+def test_what_was_told_before_is_told_again_to_who_says_that_it_will_do(
+    broker: RunningBroker,
+) -> None:
+    link = http.client.HTTPConnection("127.0.0.1", broker.port("discovery"), timeout=30)
+
+    def ask(path: str, **headers: str) -> tuple[int, bytes, str]:  # By one process.
+        link.request("GET", path, headers={n.replace("_", "-"): v for n, v in headers.items()})
+        answer = link.getresponse()
+        return answer.status, answer.read(), answer.headers.get("ETag", "")
+
+    first = ask("/v1/figures", Cache_Control="max-age=5")
+    assert ask("/v1/figures", Cache_Control="max-age=5") == first
+    assert ask("/v1/figures")[1] != first[1]
+    status, page, mark = ask("/console/console.js")
+    assert (status, len(page) > 1000) == (200, True)
+    assert ask("/console/console.js", If_None_Match=mark) == (304, b"", mark)
+    assert ask("/console/console.js", If_None_Match='"another"')[:2] == (200, page)
+    link.close()
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium (Debian: apt-get install chromium)")

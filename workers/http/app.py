@@ -20,6 +20,7 @@ from barco.workers.http.base.audit import HEADER as AUDIT_HEADER
 from barco.workers.http.base.audit import REFUSALS, Audit
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_parameters
+from barco.workers.http.base.lately import Lately, age_max
 from barco.workers.http.base.messages import (
     Request,
     Response,
@@ -109,6 +110,7 @@ class App:
         self._over_quota = 0
         self.traces: Traces | None = None
         """Who notes how long requests take that are traced; None: nobody asks for it."""
+        self._lately = Lately()
         self.audit = Audit()
         """What is told of who was refused."""
         status, read = Status(self._context, ROUTES), Read(self._context)
@@ -262,8 +264,8 @@ class App:
         body: bytes,
     ) -> Response | Soon | None:
         """The response to a request that waits for nothing but a write, and so needs no task;
-        None: `handle` it, which also says what is wrong."""
-        if not path.startswith(AT_ONCE):
+        None: `handle` it, which also says what is wrong, and how long it took."""
+        if not path.startswith(AT_ONCE) or self.traces is not None:
             return None
         try:
             understood = self._understood(method, path, query, headers, body, 0)
@@ -291,7 +293,11 @@ class App:
         if isinstance(understood, Response):
             return understood
         route, need, request = understood
-        response = await self._handlers[route.handler or ""](request)
+        handler = self._handlers[route.handler or ""]
+        if route.shared and (age := age_max(request)):
+            response = await self._lately.answer((path, query), age, lambda: handler(request))
+        else:
+            response = await handler(request)
         return await self._still(need, request, response)
 
     def _understood(

@@ -1,7 +1,7 @@
 """The table of the API."""
 
 from barco.model.options import CHECKS, COMPRESSIONS, TIMESTAMPS
-from barco.workers.http.base.routes import Parameter, Route
+from barco.workers.http.base.routes import RECENT, Parameter, Route
 from barco.workers.http.schemas.table import SCHEMA_ROUTES
 from barco.workers.http.table_console import CONSOLE_ROUTES
 from barco.workers.http.table_consumers import CONSUMER_ROUTES
@@ -37,8 +37,10 @@ _TOPICS = (
         "topics.every",
         "All topics.",
         "administration",
+        (RECENT,),
         answers={200: "Topics."},
         shape="topics",
+        shared=True,
     ),
     Route(
         "GET",
@@ -119,8 +121,10 @@ _GROUPS = (
         "groups.every",
         "All groups.",
         "administration",
+        (RECENT,),
         answers={200: "Groups."},
         shape="groups",
+        shared=True,
     ),
     Route(
         "GET",
@@ -128,8 +132,10 @@ _GROUPS = (
         "groups.get",
         "Members, positions and lag of a group.",
         "administration",
+        (RECENT,),
         answers={200: "The group.", 404: "No such group."},
         shape="group",
+        shared=True,
     ),
     Route(
         "DELETE",
@@ -217,9 +223,10 @@ ROUTES = (
         "status.topology",
         "The ring, its slices, their owners and generations; with copies, how each is copied.",
         "administration",
-        (Parameter("copies", "Given without a value, or true: the leaders are asked."),),
+        (Parameter("copies", "Given without a value, or true: the leaders are asked."), RECENT),
         answers={200: "Topology."},
         shape="topology",
+        shared=True,
     ),
     PRODUCE,
     CANCEL,
@@ -238,6 +245,7 @@ ROUTES = (
                 "integer",
             ),
             Parameter("at", "timestamp:<µs>: also at, where that time begins in each slice."),
+            RECENT,
         ),
         answers={
             200: "Slices.",
@@ -246,6 +254,7 @@ ROUTES = (
             503: "A worker is restarting.",
         },
         shape="slices",
+        shared=True,
     ),
     *EVENT_ROUTES,
     *_TOPICS,

@@ -1,6 +1,6 @@
 """The table of the API, of what the console is made of, and shows."""
 
-from barco.workers.http.base.routes import Route
+from barco.workers.http.base.routes import RECENT, Route
 
 CONSOLE_ROUTES = (
     Route(
@@ -36,8 +36,10 @@ CONSOLE_ROUTES = (
         "console.health",
         "How the cluster is, in words: headline, what is wrong, notes.",
         "administration",
+        (RECENT,),
         answers={200: "As this broker sees it."},
         shape="health",
+        shared=True,
     ),
     Route(
         "GET",
@@ -45,8 +47,10 @@ CONSOLE_ROUTES = (
         "console.figures",
         "A few figures of each broker, as its processes count them.",
         "administration",
+        (RECENT,),
         answers={200: "Of each broker that is known; silent: processes that did not answer."},
         shape="figures",
+        shared=True,
     ),
 )
 """Part of ROUTES."""

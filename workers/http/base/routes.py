@@ -36,6 +36,14 @@ class Parameter:
     """Other names of it, which are taken as well and not documented."""
 
 
+RECENT = Parameter(
+    "Cache-Control",
+    "max-age=2: an answer that somebody else was given in the last 2 s will do (5 s at most).",
+    header=True,
+)
+"""Of routes whose answer is `shared`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """A header of answers, for the documentation."""
@@ -68,6 +76,8 @@ class Route:
     """The schema itself, of a 200 answer whose kinds are all JSON."""
     refused: Mapping[str, Any] = field(default_factory=dict)
     """Of what is wrong, where that is told by another document than everywhere."""
+    shared: bool = False
+    """The answer is the same for all who may ask, so who sends `max-age` may have another one's."""
     lenient: bool = False
     """Parameters that are not known are passed over."""
     known: frozenset[str] = field(init=False, compare=False, repr=False)
