@@ -505,3 +505,10 @@ bool access_own(const struct conn *conn, const char *name, size_t len, uint8_t *
     memcpy(id, hash, id_len);
     return true;
 }
+
+uint32_t access_refused(const struct conn *conn, uint16_t problem)
+{
+    const bool unasked = problem == PROBLEM_UNAUTHORIZED || problem == PROBLEM_BEARER ||
+                         problem == PROBLEM_FOREIGN_HOST || problem == PROBLEM_FOREIGN_ORIGIN;
+    return unasked ? NO_USER : access_user(conn);
+}

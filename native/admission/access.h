@@ -40,6 +40,9 @@ bool access_known_topics(const struct conn *conn);
 void access_charge(struct conn *conn, uint64_t bytes);
 /* The user's number, of whoever has this connection and was not refused as nobody's. */
 uint32_t access_user(const struct conn *conn);
+/* Whom the line about a refusal tells; NO_USER with problems where nobody has looked yet who asks,
+ * or nobody is known. */
+uint32_t access_refused(const struct conn *conn, uint16_t problem);
 /* Seconds until the quota has something left, from 1; of whoever was refused for it. */
 uint32_t access_wait(const struct conn *conn);
 /* An id that a client has chosen, as it is spelt inside: no other user's is the same, whatever they

@@ -106,21 +106,13 @@ static uint16_t finish_control(struct conn *conn, struct slot *slot)
     return PROBLEM_NONE;
 }
 
-/* Whom a line tells: of these nobody has looked yet who asks, or nobody is known. */
-static uint32_t refused_user(const struct conn *conn, uint16_t problem)
-{
-    const bool unasked = problem == PROBLEM_UNAUTHORIZED || problem == PROBLEM_BEARER ||
-                         problem == PROBLEM_FOREIGN_HOST || problem == PROBLEM_FOREIGN_ORIGIN;
-    return unasked ? NO_USER : access_user(conn);
-}
-
 /* What somebody has no right to is told in the log, with an id that the answer has. */
 static void note_refusal(struct conn *conn, const struct http1_request *head, struct slot *slot,
                          uint16_t problem)
 {
     if (is_refusal(answer_status(problem)))
         slot->refusal = refusals_note(conn, &head->method_text, &head->path,
-                                      refused_user(conn, problem), answer_status(problem),
+                                      access_refused(conn, problem), answer_status(problem),
                                       answer_type(problem));
 }
 
@@ -129,7 +121,7 @@ static void note_late_refusal(struct conn *conn, const struct topic *topic, stru
                               uint16_t problem)
 {
     if (is_refusal(answer_status(problem)))
-        slot->refusal = refusals_note_produce(conn, topic, refused_user(conn, problem),
+        slot->refusal = refusals_note_produce(conn, topic, access_refused(conn, problem),
                                               answer_status(problem), answer_type(problem));
 }
 

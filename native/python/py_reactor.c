@@ -553,7 +553,7 @@ static PyMethodDef reactor_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-#define METHODS_MAX 80
+#define METHODS_MAX 160
 static PyMethodDef all_methods[METHODS_MAX + 1]; /* the last one ends them */
 
 static PyType_Slot reactor_slots[] = {
