@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
-import asked
+import asked_at_once
 import looped
 from memory_spool import MemorySpool
 from reference import described
@@ -452,7 +452,7 @@ class Broker:
         assert app is not None
         raw = query if isinstance(query, str) else urlencode(query, doseq=True)
         given = [(n.encode(), v.encode()) for n, v in (headers or {}).items()]
-        response = await asked.answered(app, method, path, raw, given, body)
+        response = await asked_at_once.answered(app, method, path, raw, given, body)
         if response.written is not None and not breaks:
             response.written()
         answer = answer_of(response)
