@@ -17,7 +17,11 @@ import time
 from pathlib import Path
 
 from bench.machine import CLIENT_CORE, SERVER_CORE
-from tests.integration.running import RunningBroker
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "integration")]
+
+from running import RunningBroker
 
 P99_MS_MAX, CORES_MAX, LISTENER_BYTES_MAX = 100.0, 1.0, 20 * 1024
 SPARE = 10

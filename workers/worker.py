@@ -19,7 +19,7 @@ from barco.protocol import messages
 from barco.workers.groups.idle import expire
 from barco.workers.http.app import App
 from barco.workers.http.base.endings import Endings
-from barco.workers.http.base.messages import Response, Soon, problem_response
+from barco.workers.http.base.messages import Call, Response, Soon, problem_response
 from barco.workers.http.checking.desk import Withheld
 from barco.workers.operations.asking import WorkersAsked
 from barco.workers.operations.growth import Growth
@@ -382,14 +382,15 @@ class Worker:
     # --- Upcalls ---------------------------------------------------------------------------------
 
     def _request(self, upcall: Upcall) -> None:
-        _, number, method, path, query, headers, body = upcall
+        call = Call(*upcall[1:])
+        number = call.number
         self._collector.asked()
-        found = self._app.at_once(method, path, query, headers, body)
+        found = self._app.at_once(call)
         if isinstance(found, Soon):
             self._requests[number] = found.waiting[0]
-            found.then(lambda: self._come(found, upcall))
+            found.then(lambda: self._come(found, call))
         elif found is None:
-            self._begin(number, self._answer(number, method, path, query, headers, body))
+            self._begin(number, self._answer(call))
         elif not self._respond(number, found) and found.undo is not None:
             self._begin(number, found.undo())
 
@@ -398,14 +399,13 @@ class Worker:
         self._requests[number] = task
         task.add_done_callback(lambda done: self._requests.pop(number, None))
 
-    def _come(self, soon: Soon, upcall: Upcall) -> None:
+    def _come(self, soon: Soon, call: Call) -> None:
         """What an answer waited for has ended."""
-        _, number, *asked = upcall
         if soon.good:
-            del self._requests[number]
-            self._respond(number, soon.response)
+            del self._requests[call.number]
+            self._respond(call.number, soon.response)
         else:
-            self._begin(number, self._answer(number, *asked))
+            self._begin(call.number, self._answer(call))
 
     def _respond(self, number: int, response: Response) -> bool:
         """False: the client has gone."""
@@ -414,25 +414,17 @@ class Worker:
             answer = self._endings.watched(answer, number, response.written)
         return self._reactor.respond(number, response.status, response.head(), answer)
 
-    async def _answer(
-        self,
-        number: int,
-        method: str,
-        path: str,
-        query: str,
-        headers: list[tuple[bytes, bytes]],
-        body: bytes,
-    ) -> None:
+    async def _answer(self, call: Call) -> None:
         try:
-            response = await self._app.handle(method, path, query, headers, body, number)
+            response = await self._app.handle(call)
         except asyncio.CancelledError:
             response = problem_response(NotReadyError("The broker is stopping."))
         if response.stream is not None:
-            begun = await response.stream(number)
+            begun = await response.stream(call.number)
             if begun is None:
                 return
             response = begun
-        if not self._respond(number, response) and response.undo is not None:
+        if not self._respond(call.number, response) and response.undo is not None:
             await response.undo()
 
     def _check(self, upcall: Upcall) -> None:

@@ -29,9 +29,13 @@ LINE_FORMATS = ("auto", "json", "text")
 """auto: text for a terminal, else JSON."""
 
 COMPRESSIONS = ("lz4", "none")
-TIMESTAMPS = ("plausible", "any")
-CHECKS = OFF, WARN, REJECT, DEAD = ("off", "warn", "reject", "dead")
 """How a broker stores what it packs itself; batches that clients pack stay as they are."""
+
+TIMESTAMPS = ("plausible", "any")
+"""Which times of producers a topic takes: of the last 10 years or the next day, or all."""
+
+CHECKS = OFF, WARN, REJECT, DEAD = ("off", "warn", "reject", "dead")
+"""What becomes of values that are of no schema of their topic's (docs/schemas.md)."""
 
 
 DATA_FORMAT = 1

@@ -9,11 +9,13 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlencode
 
 from reference import described
 
+from barco.model.access import hash_of
+from barco.supervisor.files import first_users
 from barco.supervisor.tied import start_tied
 
 START_SECONDS_MAX = 60
@@ -58,6 +60,22 @@ class RunningBroker:
         self.process: subprocess.Popen[str] | None = None
         self.ready: dict[str, Any] = {}
         self.log_path = data_dir.with_suffix(".log")
+
+    @classmethod
+    def closed(cls, data_dir: Path, token: str, **given: Any) -> Self:
+        """One that asks for tokens: its first user is root, with this one."""
+        data_dir.mkdir(mode=0o700)
+        first_users.add(data_dir / first_users.NAME, "root", hash_of(token).hex())
+        return cls(data_dir, access_required=True, **given)
+
+    def knows(self, shown: str) -> None:
+        """Returns when each worker has heard of who says this as `Authorization`."""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        for shard in range(self.workers):
+            headers = {"Authorization": shown}
+            while self.request("GET", "/v1/topics", headers=headers, shard=shard).status == 401:
+                assert time.monotonic() < deadline, f"worker {shard} never heard of {shown}"
+                time.sleep(0.01)
 
     def start(self) -> None:
         """Returns when it is ready."""

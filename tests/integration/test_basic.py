@@ -13,8 +13,6 @@ import pytest
 from running import RunningBroker
 
 import barco
-from barco.model.access import hash_of
-from barco.supervisor.files.first_users import NAME, add
 
 ROOT = "barco_root"
 TOKEN = "barco_" + "t" * 43
@@ -29,17 +27,13 @@ def basic(name: str | bytes, token: str) -> str:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
     """With two users, each worker of it has heard of them."""
-    data_dir = tmp_path / "data"
-    data_dir.mkdir(mode=0o700)
-    add(data_dir / NAME, "root", hash_of(ROOT).hex())
-    found = RunningBroker(data_dir, access_required=True)
+    found = RunningBroker.closed(tmp_path / "data", ROOT)
     found.start()
     try:
         with barco.Admin(f"127.0.0.1:{found.port('discovery')}", token=ROOT) as root:
             root.set_user("ann", token=TOKEN, grants=["produce:t", "metrics"])
             root.set_user("bob", token="bob-token", grants=["produce:t"])
-        for shard in range(found.workers):
-            heard(found, shard, basic("bob", "bob-token"), 403)
+        found.knows(basic("bob", "bob-token"))
         yield found
     finally:
         found.end()

@@ -14,8 +14,6 @@ from reference.certificates import authority, issued
 from running import RunningBroker
 
 import barco
-from barco.model.access import hash_of
-from barco.supervisor.files.first_users import NAME, add
 
 ROOT = "barco_root"
 PATH = "/v1/topic/t/events"
@@ -23,14 +21,11 @@ PATH = "/v1/topic/t/events"
 
 @pytest.fixture(params=[False, True], ids=["plain", "tls"])
 def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningBroker]:
-    data_dir = tmp_path / "data"
-    data_dir.mkdir(mode=0o700)
-    add(data_dir / NAME, "root", hash_of(ROOT).hex())
     sealed: dict[str, Any] = {}
     if request.param:
         shown = issued(tmp_path, authority(tmp_path), "shown")
         sealed = {"tls_certificate": shown.certificate, "tls_key": shown.key}
-    found = RunningBroker(data_dir, access_required=True, **sealed)
+    found = RunningBroker.closed(tmp_path / "data", ROOT, **sealed)
     found.start()
     yield found
     found.end()
@@ -76,10 +71,7 @@ def test_a_revoked_user_hears_no_more_and_others_do(broker: RunningBroker, tmp_p
 
 def test_who_waits_for_his_turn_while_he_is_revoked_does_not_begin(tmp_path: Path) -> None:
     """A stream begins when what was asked before it is answered: until then much may change."""
-    data_dir = tmp_path / "data"
-    data_dir.mkdir(mode=0o700)
-    add(data_dir / NAME, "root", hash_of(ROOT).hex())
-    broker = RunningBroker(data_dir, access_required=True, workers=1)
+    broker = RunningBroker.closed(tmp_path / "data", ROOT, workers=1)
     broker.start()
     asked = (
         "{} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer one\r\nContent-Length: 0\r\n{}\r\n"

@@ -22,7 +22,6 @@ import barco
 from barco.errors import RequestError
 from barco.limits import QUOTA_MAX
 from barco.model.access import hash_of
-from barco.supervisor.files.first_users import NAME, add
 
 ROOT, FREE = "barco_root", "barco_free"
 SLOW = (f"barco_slow{number}" for number in itertools.count())
@@ -32,10 +31,7 @@ SECONDS = 60.0
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    data_dir = tmp_path_factory.mktemp("quotas") / "data"
-    data_dir.mkdir(mode=0o700)
-    add(data_dir / NAME, "root", hash_of(ROOT).hex())
-    found = RunningBroker(data_dir, workers=1, access_required=True)
+    found = RunningBroker.closed(tmp_path_factory.mktemp("quotas") / "data", ROOT, workers=1)
     found.start()
     yield found
     found.end()

@@ -18,8 +18,6 @@ from running import RunningBroker
 
 import barco
 from barco.errors import ForbiddenError, UnauthorizedError
-from barco.model.access import hash_of
-from barco.supervisor.files.first_users import NAME, add
 
 ROOT = "barco_root"
 SECOND = 1.0
@@ -28,10 +26,7 @@ SECOND = 1.0
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    data_dir = tmp_path / "data"
-    data_dir.mkdir(mode=0o700)
-    add(data_dir / NAME, "root", hash_of(ROOT).hex())
-    found = RunningBroker(data_dir, access_required=True)
+    found = RunningBroker.closed(tmp_path / "data", ROOT)
     found.start()
     yield found
     found.end()
@@ -44,6 +39,7 @@ def test_a_queue_may_not_write_dead_letters_where_its_user_may_not(
     with barco.Admin(endpoint, token=ROOT) as root:
         root.set_user("c", token="c-token", grants=["consume:t:g"])
         root.set_user("both", token="both-token", grants=["consume:t:g", "produce:graves"])
+    broker.knows("Bearer both-token")
     query = {"type": "queue", "topic": "t", "maxDeliveries": 3}
 
     def put(token: str, **more: str) -> int:
@@ -65,6 +61,7 @@ def test_a_topic_of_dead_letters_counts_as_its_makers(broker: RunningBroker) -> 
     grants = ["consume:*:*", "produce:*", "admin:*"]
     with barco.Admin(endpoint, token=ROOT) as root:
         root.set_user("one", token="one-token", grants=grants, topics=1)
+    broker.knows("Bearer one-token")
     for topic, status in (("t", 200), ("u", 403), ("t", 200)):
         query = {"type": "queue", "topic": topic, "maxDeliveries": 3}
         bearer = {"Authorization": "Bearer one-token"}

@@ -10,6 +10,7 @@ from twin import Broker, MemoryLog, MemoryReactor, MemorySpool, MemorySupervisor
 
 from barco.errors import NotReadyError
 from barco.workers.http.app import App
+from barco.workers.http.base.messages import Call
 from barco.workers.operations.service import Open, ShardService
 from barco.workers.peers.rpc import RpcServer, Siblings
 
@@ -59,7 +60,7 @@ class Sockets:
         self.supervisor.workers += [plane.service for plane in self.planes]
 
     async def request(self, worker: int, method: str, path: str, query: str = "") -> Any:
-        response = await self.planes[worker].app.handle(method, path, query, [], b"")
+        response = await self.planes[worker].app.handle(Call(0, method, path, query, [], b""))
         if response.written is not None:
             response.written()
         body = response.body

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
-import asked_at_once
+import calling
 import looped
 from memory_spool import MemorySpool
 from reference import described
@@ -34,7 +34,7 @@ from barco.model.placement import Placement
 from barco.model.token import TOKEN_MIN, token_of
 from barco.protocol import frame
 from barco.workers.http.app import App
-from barco.workers.http.base.messages import Response
+from barco.workers.http.base.messages import Call, Response
 from barco.workers.operations.service import ShardService
 
 run = looped.run
@@ -452,7 +452,7 @@ class Broker:
         assert app is not None
         raw = query if isinstance(query, str) else urlencode(query, doseq=True)
         given = [(n.encode(), v.encode()) for n, v in (headers or {}).items()]
-        response = await asked_at_once.answered(app, method, path, raw, given, body)
+        response = await calling.answered(app, Call(0, method, path, raw, given, body))
         if response.written is not None and not breaks:
             response.written()
         answer = answer_of(response)

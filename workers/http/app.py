@@ -22,6 +22,7 @@ from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_parameters
 from barco.workers.http.base.lately import Lately, age_max
 from barco.workers.http.base.messages import (
+    Call,
     Request,
     Response,
     Soon,
@@ -192,20 +193,13 @@ class App:
         """Whether the task, which is in `handle`, waits for events and changes nothing else."""
         return self._context.interruptible(task)
 
-    async def handle(
-        self,
-        method: str,
-        path: str,
-        query: str,
-        headers: Sequence[tuple[bytes, bytes]],
-        body: bytes,
-        number: int = 0,
-    ) -> Response:
+    async def handle(self, call: Call) -> Response:
         """The response to a request; errors of all kinds become one. Only a cancel is raised."""
         why = ""
+        method, path, headers = call.method, call.path, call.headers
         traced = None if self.traces is None else self.traces.begin(headers)
         try:
-            response = await self._dispatch(method, path, query, headers, body, number)
+            response = await self._dispatch(call)
             self._over_quota += sum(isinstance(each.error, OVER_QUOTA) for each in response.refused)
         except BarcoError as error:
             if error.status == 500:
@@ -255,20 +249,13 @@ class App:
             self.audit.administered(request, user, (method, path), response.status)
         return replace(response, headers=(*response.headers, (AUDIT_HEADER, request)))
 
-    def at_once(
-        self,
-        method: str,
-        path: str,
-        query: str,
-        headers: Sequence[tuple[bytes, bytes]],
-        body: bytes,
-    ) -> Response | Soon | None:
+    def at_once(self, call: Call) -> Response | Soon | None:
         """The response to a request that waits for nothing but a write, and so needs no task;
         None: `handle` it, which also says what is wrong, and how long it took."""
-        if not path.startswith(AT_ONCE) or self.traces is not None:
+        if not call.path.startswith(AT_ONCE) or self.traces is not None:
             return None
         try:
-            understood = self._understood(method, path, query, headers, body, 0)
+            understood = self._understood(call)
             if isinstance(understood, Response):
                 return None
             route, _, request = understood
@@ -277,39 +264,26 @@ class App:
         except BarcoError:
             return None
         except Exception:  # noqa: BLE001 - as in `handle`.
-            _log.exception("%s %.200r failed", method, path)
+            _log.exception("%s %.200r failed", call.method, call.path)
             return problem_response(BrokerError("The broker failed; its log says how."))
 
-    async def _dispatch(
-        self,
-        method: str,
-        path: str,
-        query: str,
-        headers: Sequence[tuple[bytes, bytes]],
-        body: bytes,
-        number: int,
-    ) -> Response:
-        understood = self._understood(method, path, query, headers, body, number)
+    async def _dispatch(self, call: Call) -> Response:
+        understood = self._understood(call)
         if isinstance(understood, Response):
             return understood
         route, need, request = understood
         handler = self._handlers[route.handler or ""]
         if route.shared and (age := age_max(request)):
-            response = await self._lately.answer((path, query), age, lambda: handler(request))
+            response = await self._lately.answer(
+                (call.path, call.query), age, lambda: handler(request)
+            )
         else:
             response = await handler(request)
         return await self._still(need, request, response)
 
-    def _understood(
-        self,
-        method: str,
-        path: str,
-        query: str,
-        headers: Sequence[tuple[bytes, bytes]],
-        body: bytes,
-        number: int,
-    ) -> tuple[Route, Need, Request] | Response:
+    def _understood(self, call: Call) -> tuple[Route, Need, Request] | Response:
         """A request that may be made, and by whom; or the answer to it."""
+        number, method, path, query, headers, body = call
         opened = is_open(path)
         user = None if opened else self._who(path, headers)
         if user is None and not opened:

@@ -139,22 +139,16 @@ class QueueDesk:
         self, slot: Slot, run: Given, budget: int, given: list[Given], extents: list[Extent]
     ) -> int:
         """As `_read`, of what is in memory."""
-        start, cost = run.start, 0
-        if extents and extents[-1].start <= start < extents[-1].end:
-            stop = min(run.end, extents[-1].end)
-            given.append(Given(start, stop, run.times))
-            start = stop
+        start, cost = _of_last(run, given, extents), 0
         while start < run.end and (cost < budget or not given):
             extent = self._reads.at_once(
                 slot.topic, slot.slice, start, max(1, budget - cost), run.end
             )
             if extent is None or not extent.chunks or extent.start > start:
                 break
-            stop = min(run.end, extent.end)
-            given.append(Given(start, stop, run.times))
+            start = _of(extent, start, run, given)
             extents.append(extent)
             cost += extent.cost
-            start = stop
         return cost
 
     def give_up(self, group: str, topic: str, runs: Sequence[Leased]) -> None:
@@ -263,11 +257,7 @@ class QueueDesk:
         self, slot: Slot, run: Given, budget: int, given: list[Given], extents: list[Extent]
     ) -> int:
         """The events of a run, or as many as there is room for; returns what they cost."""
-        start, cost = run.start, 0
-        if extents and extents[-1].start <= start < extents[-1].end:  # In a chunk that is here.
-            stop = min(run.end, extents[-1].end)
-            given.append(Given(start, stop, run.times))
-            start = stop
+        start, cost = _of_last(run, given, extents), 0
         while start < run.end and (cost < budget or not given):
             extent = await self._reads.read(
                 slot.topic, slot.slice, start, max(1, budget - cost), stored=True, stop=run.end
@@ -281,11 +271,9 @@ class QueueDesk:
                 slot.window.skipped(extent.start)
                 start = extent.start
             if start < run.end:
-                stop = min(run.end, extent.end)
-                given.append(Given(start, stop, run.times))
+                start = _of(extent, start, run, given)
                 extents.append(extent)
                 cost += extent.cost
-                start = stop
         return cost
 
     async def _scan(self, slot: Slot, end: int) -> None:
@@ -396,6 +384,20 @@ class QueueDesk:
     ) -> list[tuple[Slot, list[Leased]]]:
         found = by_slice(runs)
         return [(self._queues.at(group, topic, some[0]), some) for some in found.values()]
+
+
+def _of_last(run: Given, given: list[Given], extents: Sequence[Extent]) -> int:
+    """Gives what is in a chunk that is here already; where the rest of the run begins."""
+    if not extents or not extents[-1].start <= run.start < extents[-1].end:
+        return run.start
+    return _of(extents[-1], run.start, run, given)
+
+
+def _of(extent: Extent, start: int, run: Given, given: list[Given]) -> int:
+    """Gives what an extent has of a run from `start` on; where the rest begins."""
+    stop = min(run.end, extent.end)
+    given.append(Given(start, stop, run.times))
+    return stop
 
 
 def _rest(taken: Sequence[Given], given: Sequence[Given]) -> list[Given]:

@@ -14,6 +14,7 @@ from barco.model.access import ALL, QUOTAS, AccessTable, Grant, User, hash_of
 from barco.model.options import WorkerOptions
 from barco.workers.http.app import is_open
 from barco.workers.http.base.audit import KEPT_OF_ONE
+from barco.workers.http.base.messages import Call
 from barco.workers.http.needs import NEEDS
 from barco.workers.http.table import ROUTES
 
@@ -139,7 +140,7 @@ def test_a_header_that_two_could_read_differently_is_nobodys() -> None:
             ([(b"Authorization", b"Basic " + b"YWxs" * 10_000)], 401),
             ([(b"Authorization", b"")], 401),
         ):
-            answer = await app.handle("GET", "/v1/topics", "", headers, b"")
+            answer = await app.handle(Call(0, "GET", "/v1/topics", "", headers, b""))
             assert answer.status == status, headers
 
     asyncio.run(main())
@@ -347,7 +348,7 @@ def test_documents_that_are_refused_are_told_as_requests_are(
         async def sent(who: str, *named: tuple[str, str]) -> tuple[Any, list[dict[str, Any]]]:
             caplog.clear()
             headers = [(b"Authorization", f"Bearer {who}".encode())]
-            answer = await app.handle("POST", "/elastic/_bulk", "", headers, bulk(*named))
+            answer = await app.handle(Call(0, "POST", "/elastic/_bulk", "", headers, bulk(*named)))
             assert answer.status == 200
             return answer, [vars(each) for each in caplog.records]
 

@@ -8,7 +8,7 @@ import pytest
 from queue_calls import LEASE, direct, lease, made, tell
 from twin import Broker, run
 
-from barco.workers.http.base.messages import Response, Soon
+from barco.workers.http.base.messages import Call, Response, Soon
 from barco.workers.http.base.render import CHUNKS
 
 ACK = "/v1/queue/q/ack"
@@ -20,7 +20,8 @@ def at_once(broker: Broker, path: str, query: str = "topic=t", **body: Any) -> A
     app = broker.apps[0]
     assert app is not None
     headers = [(b"accept", CHUNKS.encode())]
-    return app.at_once("POST", path, query, headers, json.dumps(body).encode() if body else b"")
+    content = json.dumps(body).encode() if body else b""
+    return app.at_once(Call(0, "POST", path, query, headers, content))
 
 
 def named(response: Any) -> str:

@@ -11,7 +11,7 @@ from twin import Broker, run
 
 from barco.errors import BarcoError, BusyError, ConflictError, NotReadyError
 from barco.workers.groups.cursor import OFFSETS
-from barco.workers.http.base.messages import JSON
+from barco.workers.http.base.messages import JSON, Call
 from barco.workers.http.base.render import CHUNKS
 from barco.workers.queues import queues
 
@@ -147,7 +147,7 @@ async def test_an_answer_that_never_left_counts_for_nothing() -> None:
     broker.produce("t", 0, b"1", b"2")
     app = broker.apps[0]
     assert app is not None
-    response = await app.handle("POST", LEASE, "topic=t", [], b"")
+    response = await app.handle(Call(0, "POST", LEASE, "topic=t", [], b""))
     assert response.status == 200 and response.undo is not None
     assert await lease(broker) == []
     await response.undo()

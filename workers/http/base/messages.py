@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from barco import limits
 from barco._native import Lent
@@ -165,6 +165,17 @@ def _read_query(raw: str) -> Mapping[str, Sequence[str]]:
 
 
 _kept_query = functools.lru_cache(KEPT)(_read_query)
+
+
+class Call(NamedTuple):
+    """A request as the core hands it over."""
+
+    number: int
+    method: str
+    path: str
+    query: str
+    headers: Sequence[tuple[bytes, bytes]]
+    body: bytes
 
 
 @dataclass(slots=True)

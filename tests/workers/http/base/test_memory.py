@@ -10,6 +10,7 @@ from twin import Broker, answer_of, run
 from barco.errors import BusyError
 from barco.limits import CHUNK_RAW_BYTES_MAX
 from barco.workers.http.base.memory import AnswerMemory
+from barco.workers.http.base.messages import Call
 
 
 @run
@@ -82,9 +83,9 @@ async def test_everything_is_given_back() -> None:
     kept = []
     path = "/v1/topic/t/slices/-9223372036854775808/0/events"
     for query in ("", "from=latest", "from=x", "to=earliest", "waitMs=20&from=latest"):
-        kept.append(await app.handle("GET", path, query, [], b""))
+        kept.append(await app.handle(Call(0, "GET", path, query, [], b"")))
     for query in ("consumerId=c", "consumerId=c&waitMs=20", "consumerId=d"):
-        kept.append(await app.handle("POST", "/v1/consumer/poll", query, [], b""))
+        kept.append(await app.handle(Call(0, "POST", "/v1/consumer/poll", query, [], b"")))
     assert memory.used == sum(len(answer_of(r).body) for r in kept if r.status == 200)
     task = asyncio.create_task(broker.poll("c", waitMs=10_000))
     await broker.settle()
@@ -104,8 +105,8 @@ async def test_slow_readers_do_not_fill_the_memory() -> None:
     app._context.memory.wait_seconds = 0.001
     broker.produce("t", 0, b"1" * 1000)
     path = "/v1/topic/t/slices/-9223372036854775808/0/events"
-    kept = [await app.handle("GET", path, "", [], b"") for _ in range(100)]
+    kept = [await app.handle(Call(0, "GET", path, "", [], b"")) for _ in range(100)]
     statuses = [response.status for response in kept]
     assert statuses[0] == 200 and statuses[-1] == 503 and statuses.count(200) < 12
     kept.clear()
-    assert (await app.handle("GET", path, "", [], b"")).status == 200
+    assert (await app.handle(Call(0, "GET", path, "", [], b""))).status == 200

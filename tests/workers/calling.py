@@ -1,16 +1,15 @@
 """A request at an application, as a worker makes it."""
 
 import asyncio
-from typing import Any
 
 from barco.workers.http.app import App
-from barco.workers.http.base.messages import Response, Soon
+from barco.workers.http.base.messages import Call, Response, Soon
 
 
-async def answered(app: App, *asked: Any) -> Response:
+async def answered(app: App, call: Call) -> Response:
     """At once where that can be; else as soon as it is stable, or by a task."""
-    found = app.at_once(*asked)
+    found = app.at_once(call)
     if isinstance(found, Soon):
         await asyncio.wait(found.waiting)
         found = found.response if found.good else None
-    return await app.handle(*asked) if found is None else found
+    return await app.handle(call) if found is None else found
