@@ -93,6 +93,28 @@ static void test_slices_that_have_gone(void)
     forget_all();
 }
 
+/* Who took an event may not have heard yet that its topic's values are looked at. */
+static void test_values_nobody_looked_at(void)
+{
+    uint8_t bytes[256];
+    struct call_frame frame;
+    struct topic *topic = shard_topic_make(reactor->shard, "t", 1);
+    CHECK(topic != NULL);
+    topic->checked = true;
+    const size_t len = call_of("t", "event", bytes);
+    say(table[1], bytes, len);
+    CHECK(!table[1]->closed && reactor->log->queue == NULL);
+    CHECK(told().problem == PROBLEM_NOT_READY);
+    forget_all();
+    memcpy(&frame, bytes, sizeof frame);
+    frame.flags |= FLAG_CHECKED;
+    memcpy(bytes, &frame, sizeof frame);
+    say(table[1], bytes, len);
+    CHECK(!table[1]->closed && reactor->log->queue != NULL);
+    forget_all();
+    topic->checked = false;
+}
+
 /* Frames that begin, and do not go on: what is kept of them is bounded, and so is how long. */
 static void test_partial_frames(void)
 {
@@ -171,6 +193,7 @@ int main(void)
     test_a_route_that_changes();
     test_internal_topics_are_not_handed_off();
     test_slices_that_have_gone();
+    test_values_nobody_looked_at();
     test_partial_frames();
     test_anything();
     for (uint32_t i = 0; i < 3; i++)

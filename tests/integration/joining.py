@@ -38,6 +38,12 @@ def barco(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+def epochs(cluster: LocalCluster) -> list[tuple[Any, ...]]:
+    """Who leads what, in which generation."""
+    shards = cluster.topology()["shards"]
+    return [(each["token"], each["ordinal"], each["version"], each["up"]) for each in shards]
+
+
 class JoinedCluster(LocalCluster):
     """Brokers are written with a list of all that there are when they come."""
 

@@ -27,6 +27,7 @@ from barco.protocol.link import KINDS
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from cluster import LocalCluster
+from joining import epochs
 from pretending import calls
 
 SECONDS = 90.0
@@ -121,12 +122,6 @@ def stored(cluster: LocalCluster, by: int) -> set[int]:
 def line_count(cluster: LocalCluster, ordinal: int, *words: str) -> int:
     lines = cluster.log(ordinal).read_text().splitlines()
     return sum(any(word in line for word in words) for line in lines)
-
-
-def epochs(cluster: LocalCluster) -> list[tuple[Any, ...]]:
-    """Who leads what, in which generation."""
-    shards = cluster.topology()["shards"]
-    return [(each["token"], each["ordinal"], each["version"], each["up"]) for each in shards]
 
 
 def test_a_ring(cluster: LocalCluster) -> None:

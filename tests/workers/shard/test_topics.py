@@ -13,6 +13,8 @@ class Core:
     def __init__(self, values: list[dict[str, Any]]) -> None:
         self.values = [(value["topic"].encode(), msgpack.packb(value)) for value in values]
         self.starts = dict.fromkeys(range(8), 0)
+        self.told: list[tuple[str, bool]] = []
+        """Topics that the core heard of, and whether their values are looked at."""
 
     def compacted(self, topic: str) -> list[tuple[bytes, bytes]]:
         assert topic == TOPICS
@@ -24,8 +26,12 @@ class Core:
     def truncate_stream(self, topic: str, index: int, start: int) -> None:
         self.starts[index] = max(self.starts[index], start)
 
-    def topic_set(self, *_: Any) -> None:
-        pass
+    def stream_ends(self, topic: str, index: int) -> tuple[int, int]:
+        assert (topic, index) == (TOPICS, 0)
+        return (0, len(self.values))
+
+    def topic_set(self, topic: str, *settings: Any) -> None:
+        self.told.append((topic, settings[-1]))
 
 
 def record(version: int, **more: Any) -> dict[str, Any]:
@@ -45,3 +51,19 @@ def test_of_two_ranges_that_became_one_the_later_decision_counts() -> None:
         assert known is not None and known.version == 3 and registry.retention("t") == (7, None)
         assert core.starts == dict.fromkeys(range(8), 0) | {4: 50, 5: 60}
         assert registry.digest()[1] == 1
+
+
+def test_who_follows_hears_of_settings_once() -> None:
+    """What a leader wrote to the log is taken up; the core is not told of every topic each time."""
+    core = Core([])
+    registry = TopicRegistry(core, None, range(8))  # type: ignore[arg-type]
+    registry.follow()
+    core.told.clear()
+    core.values = Core([record(1, schema_check="reject")]).values
+    registry.follow()
+    assert core.told == [("t", True)] and registry.schema_check("t") == "reject"
+    registry.follow()
+    assert core.told == [("t", True)]
+    core.values += Core([record(2, schema_check="off")]).values
+    registry.follow()
+    assert core.told[1:] == [("t", False)] and registry.schema_check("t") == "off"
