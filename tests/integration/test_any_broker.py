@@ -136,7 +136,7 @@ def test_one_that_waits_at_a_broker_is_woken_by_an_event_of_another(cluster: Loc
 
 
 def asks_each(cluster: LocalCluster, topic: str) -> Counter[int]:
-    """One consumer that polls every broker itself, and does not say so; how often each event came."""
+    """One consumer that polls each broker itself, and does not say so; how often events came."""
     produce(cluster, 0, topic=topic)
     consumers = [Curl(cluster, topic, at, named=True, topic=topic) for at in range(3)]
     consumers[0].register()

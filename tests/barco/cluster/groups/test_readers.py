@@ -3,7 +3,7 @@
 import itertools
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -227,22 +227,41 @@ def test_shares_are_a_function_of_the_weights_alone() -> None:
         assert [len(fresh.of(at)) for at in range(count)] == given
 
 
-def test_the_quick_way_of_equal_weights_is_the_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    for slices in (1, 7, 24, 100):
-        quick = Shares(slices)
-        quick.settle([1] * slices, [1] * slices)
-        slow = Shares(slices)
-        with monkeypatch.context() as patched:
-            patched.setattr(
-                slow,
-                "_take",
-                lambda at, slow=slow: slow._even(shares(slow._slices, [1] * (at + 1))),
-            )
-            slow.settle([1] * slices, [1] * slices)
-        for count in range(slices, 0, -1):
-            for each in (quick, slow):
-                each.settle([1] * count, shares(slices, [1] * count))
-            assert [quick.of(at) for at in range(count)] == [slow.of(at) for at in range(count)]
+def plainly(slices: int, weights: Sequence[int]) -> list[int]:
+    """What `shares` says, in its own words."""
+    parts = [divmod(slices * weight, sum(weights)) for weight in weights]
+    given = [down for down, _ in parts]
+    for empty in (True, False):
+        for rank, (down, lost) in enumerate(parts):
+            if lost and (not down) == empty and sum(given) < slices:
+                given[rank] += 1
+    return given
+
+
+def rank_by_rank(slices: int, weights: Sequence[int]) -> list[list[int]]:
+    """Each takes what others have too much, of the first one first; the last one takes first."""
+    held: list[list[int]] = []
+    for last in range(len(weights)):
+        held.append([] if held else list(range(slices)))
+        given = plainly(slices, weights[: last + 1])
+        lacking = [rank for rank, mine in enumerate(held) for _ in range(given[rank] - len(mine))]
+        for rank, mine in enumerate(held):
+            for _ in range(len(mine) - given[rank]):
+                held[lacking.pop()].append(mine.pop())
+    return [sorted(mine) for mine in held]
+
+
+@pytest.mark.parametrize("weights", [(1,), (1, 2), (1, 2, 3, 5), (1, 100), tuple(range(1, 101))])
+def test_only_those_whose_part_changes_are_looked_at(weights: tuple[int, ...]) -> None:
+    chance = random.Random(len(weights))
+    for slices in (1, 7, 24, 100, 257):
+        kept = Shares(slices)
+        for _ in range(8):
+            given = [chance.choice(weights) for _ in range(chance.randrange(min(slices, 60) + 1))]
+            kept.settle(given, shares(slices, given))
+            assert shares(slices, given) == plainly(slices, given)
+            found = [list(kept.of(rank)) for rank in range(len(given))]
+            assert found == rank_by_rank(slices, given)
 
 
 def test_of_more_readers_than_slices_brokers_take_turns() -> None:
@@ -309,6 +328,11 @@ def test_a_thousand_consumers_and_ten_thousand_slices() -> None:
     one = time.process_time() - started
     assert len(changed) == 1 + 10 and moved(before, group.of()) == 10
     group.check()
+    mixed = Shares(10_000)
+    weights = [1 + number % 4 for number in range(limits.CONSUMERS_PER_GROUP_MAX)]
+    started = time.process_time()
+    mixed.settle(weights, shares(10_000, weights))
+    print(f"of four weights {1000 * (time.process_time() - started):.1f} ms")
     print(f"all {1000 * whole:.1f} ms, one more {1000 * one:.2f} ms of processor time")
 
 
