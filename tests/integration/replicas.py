@@ -39,8 +39,9 @@ WAIT_SECONDS_MAX = 60.0
 
 
 def free_ports(count: int) -> int:
-    """The first of so many neighbouring ports that are free on all hosts."""
-    for first in range(21_000 + os.getpid() % 5_000, 32_000, count):
+    """The first of so many neighbouring ports that are free on all hosts. Another process that
+    looks for some begins elsewhere."""
+    for first in range(21_000 + os.getpid() % 500 * 20, 32_000, count):
         held = []
         try:
             for host in HOSTS:
@@ -312,13 +313,27 @@ class Shard:
         def find() -> Member | None:
             for member in among or self.members:
                 running = member.process is not None and member.process.poll() is None
-                if running and member.produce("?", "probe", timeout=5.0) == 200:
+                if running and member.produce("?", "probe", timeout=20.0) == 200:
                     return member
             return None
 
         found = until("a leader", find)
         assert isinstance(found, Member)
         return found
+
+    def store(self, value: str, among: list[Member] | None = None) -> None:
+        """One event in slice 0 of topic `t`, once, by whoever leads: its key says which it is."""
+
+        def stored() -> bool:
+            for member in among or self.members:
+                if member.process is not None and member.process.poll() is None:
+                    path, key = "/v1/topic/t/messages?slice=0", f"event {value[:60]}"
+                    answer = member.request("POST", path, value.encode(), Idempotency_Key=key)
+                    if answer is not None and answer.status in (200, 204):
+                        return True
+            return False
+
+        until(f"{value[:60]} is stored", stored)
 
     def end(self) -> None:
         for member in self.members:
