@@ -14,7 +14,7 @@ from joining import JoinedCluster, barco, three, until
 
 import barco as client
 from barco.errors import BarcoError
-from barco.limits import STEP_DOWN_SECONDS
+from barco.limits import PRODUCE_WAIT_SECONDS
 
 FOUR = [
     (0, 4, [0, 3, 1]),
@@ -70,7 +70,9 @@ class Plain:
     CLIENTS = 12
 
     def __init__(self, cluster: JoinedCluster) -> None:
-        self.statuses: Counter[int | str] = Counter()
+        self.statuses: Counter[int] = Counter()
+        self.longest = 0.0
+        """How many seconds one waited that was not stored in the end."""
         self._end = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(cluster.endpoints[at % 3], at), daemon=True)
@@ -93,9 +95,9 @@ class Plain:
                 status = response.status
             except (OSError, http.client.HTTPException):
                 connection.close()
-            # One that took as long as a leader may be away is the machine's, not the growth's.
-            slow = status != 200 and time.monotonic() - began > STEP_DOWN_SECONDS / 2
-            self.statuses["slow" if slow else status] += 1
+            self.statuses[status] += 1
+            if status != 200:
+                self.longest = max(self.longest, time.monotonic() - began)
             time.sleep(0.002)  # The machine has other things to do.
         connection.close()
 
@@ -153,8 +155,10 @@ def test_three_become_four(cluster: JoinedCluster, killed: int | None) -> None:
     load.end()
     if plain is not None:  # Who leads what changes without an answer that needs code.
         plain.end()
-        assert plain.statuses.keys() <= {200, "slow"}, plain.statuses
-        assert plain.statuses[200] > 500 and plain.statuses["slow"] < 20, plain.statuses
+        # But where one has waited as long as it may: a busy machine begins to lead later than that.
+        refused = {503} if plain.longest > PRODUCE_WAIT_SECONDS - 0.2 else set()
+        assert plain.statuses.keys() <= {200} | refused, (plain.statuses, plain.longest)
+        assert plain.statuses[200] > 500, plain.statuses
     for broker in range(4):
         until(f"broker {broker} sees it", lambda broker=broker: routes(cluster, broker) == FOUR)
         cluster.wait_in_sync(broker)
