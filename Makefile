@@ -75,7 +75,7 @@ fuzz: setup ## Fuzz each parser of the C core for FUZZ_SECONDS (needs clang)
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
 chaos: setup ## One broker and rings of three, hurt under load (BARCO_CHAOS_ROUNDS of each kind, BARCO_SPARK_KILLS)
-	$(PYTHON) -m pytest -m chaos tests/faults tests/spark tests/integration tests/simulator
+	$(PYTHON) -m pytest -m chaos tests/faults tests/spark tests/integration tests/simulator tests/barco/supervisor
 
 ROUNDS ?= 0
 SECONDS ?= 3600

@@ -27,8 +27,9 @@ from barco.errors import BarcoError
 from barco.supervisor.tied import start_tied
 
 SIZE = 3
-START_SECONDS = 60.0
-STOP_SECONDS = 40.0
+START_SECONDS = 180.0
+STOP_SECONDS = 90.0
+STATUS_SECONDS = 20.0
 WORKERS = 1
 MEMORY_BYTES = 64 * 1024 * 1024
 """For each process: there are three for each worker of each broker, all on this machine."""
@@ -207,7 +208,7 @@ class LocalCluster:
     def status(self, ordinal: int) -> dict[str, Any]:
         """What a broker says of itself; {} if it does not answer."""
         try:
-            with barco.Admin(self.endpoints[ordinal], timeout_s=2.0) as admin:
+            with barco.Admin(self.endpoints[ordinal], timeout_s=STATUS_SECONDS) as admin:
                 return dict(admin.status())
         except BarcoError:
             return {}

@@ -82,7 +82,7 @@ class Closed(LocalCluster):
 
     def status(self, ordinal: int) -> dict[str, Any]:
         try:
-            with barco.Admin(self.access(ordinal), timeout_s=2.0) as admin:
+            with barco.Admin(self.access(ordinal), timeout_s=20.0) as admin:
                 return dict(admin.status())
         except BarcoError:
             return {}

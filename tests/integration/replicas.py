@@ -1,11 +1,12 @@
 """The three processes that hold one shard of a cluster, without their supervisors.
 
-Real workers, disks and connections on 127.0.0.1 to 3; the test plays the supervisors' part. The
-shard is the first of three; nobody else of the ring is there.
+Real workers, disks and connections; the test plays the supervisors' part. The shard is the first
+of three; nobody else of the ring is there.
 """
 
 import http.client
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -33,14 +34,17 @@ from barco.supervisor.processes import as_input
 from barco.supervisor.tied import start_tied
 from barco.types import MiB
 
-HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+_NET = f"127.{50 + os.getpid() % 200}.{secrets.randbelow(250)}"
+HOSTS = [f"{_NET}.{number + 1}" for number in range(3)]
+"""Addresses that nobody else has: another process of the tests may look for ports just now."""
+
 WAIT_SECONDS_MAX = 60.0
 """Generous: the machine may be busy with something else."""
 
 
 def free_ports(count: int) -> int:
     """The first of so many neighbouring ports that are free on all hosts."""
-    for first in range(21_000 + os.getpid() % 5_000, 32_000, count):
+    for first in range(21_000, 32_000, count):
         held = []
         try:
             for host in HOSTS:
@@ -312,13 +316,27 @@ class Shard:
         def find() -> Member | None:
             for member in among or self.members:
                 running = member.process is not None and member.process.poll() is None
-                if running and member.produce("?", "probe", timeout=5.0) == 200:
+                if running and member.produce("?", "probe", timeout=20.0) == 200:
                     return member
             return None
 
         found = until("a leader", find)
         assert isinstance(found, Member)
         return found
+
+    def store(self, value: str, among: list[Member] | None = None) -> None:
+        """One event in slice 0 of topic `t`, once, by whoever leads: its key says which it is."""
+
+        def stored() -> bool:
+            for member in among or self.members:
+                if member.process is not None and member.process.poll() is None:
+                    path, key = "/v1/topic/t/messages?slice=0", f"event {value[:40]}"
+                    answer = member.request("POST", path, value.encode(), Idempotency_Key=key)
+                    if answer is not None and answer.status in (200, 204):
+                        return True
+            return False
+
+        until(f"{value[:40]} is stored", stored)
 
     def end(self) -> None:
         for member in self.members:

@@ -19,7 +19,7 @@ from barco.supervisor.files import first_users
 from barco.supervisor.tied import start_tied
 
 START_SECONDS_MAX = 60
-STOP_SECONDS_MAX = 30
+STOP_SECONDS_MAX = 60
 
 
 @dataclass
@@ -68,14 +68,22 @@ class RunningBroker:
         first_users.add(data_dir / first_users.NAME, "root", hash_of(token).hex())
         return cls(data_dir, access_required=True, **given)
 
-    def knows(self, shown: str) -> None:
-        """Returns when each worker has heard of who says this as `Authorization`."""
+    def knows(self, shown: str, *, gone: bool = False) -> None:
+        """Returns when each worker has heard of who says this as `Authorization`; or that it is
+        nobody any more."""
         deadline = time.monotonic() + START_SECONDS_MAX
         for shard in range(self.workers):
-            headers = {"Authorization": shown}
-            while self.request("GET", "/v1/topics", headers=headers, shard=shard).status == 401:
+            while self._asks_in_vain(shown, shard) != gone:
                 assert time.monotonic() < deadline, f"worker {shard} never heard of {shown}"
                 time.sleep(0.01)
+
+    def _asks_in_vain(self, shown: str, shard: int) -> bool:
+        headers = {"Authorization": shown}
+        return self.request("GET", "/v1/topics", headers=headers, shard=shard).status == 401
+
+    def forgets(self, shown: str) -> None:
+        """Returns when each worker has heard that nobody says this."""
+        self.knows(shown, gone=True)
 
     def start(self) -> None:
         """Returns when it is ready."""
@@ -192,7 +200,7 @@ class RunningBroker:
         """Where it was stored."""
         if key is not None:
             query["partitionKey"] = key
-        end = time.monotonic() + 30
+        end = time.monotonic() + START_SECONDS_MAX
         while True:
             answer = self.request(
                 "POST",

@@ -20,6 +20,8 @@ from faultlab.clocks import DAY, HOUR, MINUTE, WrongClock
 pytestmark = pytest.mark.skipif(bool(clocks.why_not()), reason=clocks.why_not())
 
 PRODUCER = "0" * 31 + "a"
+STORED = (200, 204)
+"""204: it was stored before, and nobody had said so in time."""
 
 
 class Wrong(Shard):
@@ -42,7 +44,7 @@ class Wrong(Shard):
                 if member.process is None or member.process.poll() is not None:
                     continue
                 path = f"/v1/topic/t/messages?slice=0{more}"
-                answer = member.request("POST", path, value.encode(), timeout=5.0, **headers)
+                answer = member.request("POST", path, value.encode(), timeout=20.0, **headers)
                 if answer is not None and answer.status in (200, 204, 400, 409):
                     return answer.status
             return None
@@ -83,7 +85,7 @@ def test_retries_are_stored_once_whatever_the_next_leaders_clock_says(root: Path
         for ahead in (21 * MINUTE, 30 * DAY, -3650 * DAY):
             leader = shard.leader()
             for _ in range(3):
-                assert shard.put(str(numbers), numbers) == 200
+                assert shard.put(str(numbers), numbers) in STORED
                 numbers += 1
             for number, clock in enumerate(shard.clocks):
                 if shard.members[number] is not leader:
@@ -114,13 +116,13 @@ def test_retention_goes_on_although_a_clock_has_gone_back(root: Path) -> None:
     try:
         shard.start()
         for sequence in range(12):
-            assert shard.put(f"{sequence:06d}" + os.urandom(450_000).hex(), sequence) == 200
+            assert shard.put(f"{sequence:06d}" + os.urandom(450_000).hex(), sequence) in STORED
         for clock in shard.clocks:
             clock.set(-3650 * DAY, gone=2 * HOUR)
         # The leader itself ends its generation, so that retention can go on.
         expired = "storage_expired_segments"
         until("it goes", lambda: all(m.stats.get(expired) for m in shard.members))
-        assert shard.put("new", 12) == 200
+        assert shard.put("new", 12) in STORED
         assert same_everywhere(shard)[-1] == "new"
     finally:
         shard.end()
@@ -138,14 +140,14 @@ def test_retention_takes_nothing_because_a_clock_jumps(root: Path) -> None:
         for _ in range(2):
             leader = shard.leader()
             for _ in range(12):
-                assert shard.put(f"{sequence:06d}" + os.urandom(450_000).hex(), sequence) == 200
+                assert shard.put(f"{sequence:06d}" + os.urandom(450_000).hex(), sequence) in STORED
                 sequence += 1
             leader.kill()
             leader.start()
         for clock, ahead in zip(shard.clocks, (30 * DAY, 2 * HOUR, -3650 * DAY), strict=True):
             clock.set(ahead)
         leader = shard.leader()
-        assert shard.put(f"{sequence:06d}", sequence) == 200  # Written with the wrong clock.
+        assert shard.put(f"{sequence:06d}", sequence) in STORED  # With the wrong clock.
         sequence += 1
         leader.kill()
         leader.start()  # And begun with it.

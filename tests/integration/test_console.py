@@ -26,12 +26,12 @@ def cluster(tmp_path: Path) -> Iterator[JoinedCluster]:
 
 
 def get(cluster: JoinedCluster, path: str) -> Any:
-    with urllib.request.urlopen(f"http://{cluster.endpoints[0]}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{cluster.endpoints[0]}{path}", timeout=60) as answer:
         return json.load(answer)
 
 
 def metrics(cluster: JoinedCluster) -> str:
-    with urllib.request.urlopen(f"http://{cluster.endpoints[0]}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{cluster.endpoints[0]}/metrics", timeout=60) as answer:
         text: str = answer.read().decode()
     return text
 
@@ -68,16 +68,22 @@ def test_health_and_figures_of_all_brokers(cluster: JoinedCluster) -> None:
     with barco.Producer(cluster.endpoints[0]) as producer:
         for number in range(300):
             producer.send("t", b"x", key=str(number))
-    told = get(cluster, "/v1/figures")["brokers"]
-    assert [(each["ordinal"], each["workers"], each["silent"]) for each in told] == [
-        (0, 3, 0), (1, 3, 0), (2, 3, 0),
-    ]  # fmt: skip
+
+    def answered(*workers: int) -> Callable[[Any], bool]:
+        """So many of each broker's, and none of those is silent."""
+        wanted = [(at, count, 3 - count) for at, count in enumerate(workers)]
+        return lambda told: (
+            wanted
+            == [(each["ordinal"], each["workers"], each["silent"]) for each in told["brokers"]]
+        )
+
+    told = until(cluster, "/v1/figures", answered(3, 3, 3))["brokers"]
     assert sum(each["figures"]["events"] for each in told) == 300
     assert all(each["figures"]["process_cpu_seconds"] > 0 for each in told)
     for stages in (get(cluster, "/v1/figures")["stages"], *(each["stages"] for each in told)):
         assert list(stages) == ["receive", "gather", "write", "replicate", "answer", "whole"]
         assert all(each["count"] > 0 for each in stages.values()), stages
-        assert all(each["p50"] <= each["p99"] < 10 for each in stages.values()), stages
+        assert all(each["p50"] <= each["p99"] < 60 for each in stages.values()), stages
     text = metrics(cluster)
     counts = dict(re.findall(r'stage_seconds_count\{stage="(\w+)"\} (\d+)', text))
     assert counts.keys() == {"receive", "gather", "write", "replicate", "answer"}
@@ -87,8 +93,7 @@ def test_health_and_figures_of_all_brokers(cluster: JoinedCluster) -> None:
         *(cluster, "/v1/health"),
         lambda told: any(each.startswith("broker 1 (") for each in told["wrong"]),
     )
-    told = until(cluster, "/v1/figures", lambda told: told["brokers"][1]["silent"] == 3)
-    assert [each["workers"] for each in told["brokers"]] == [3, 0, 3]
+    until(cluster, "/v1/figures", answered(3, 0, 3))
 
 
 def test_what_was_told_before_is_told_again_to_who_says_that_it_will_do(
@@ -101,8 +106,11 @@ def test_what_was_told_before_is_told_again_to_who_says_that_it_will_do(
         answer = link.getresponse()
         return answer.status, answer.read(), answer.headers.get("ETag", "")
 
-    first = ask("/v1/figures", Cache_Control="max-age=5")
-    assert ask("/v1/figures", Cache_Control="max-age=5") == first
+    for _ in range(10):
+        first = ask("/v1/figures", Cache_Control="max-age=5")
+        if (again := ask("/v1/figures", Cache_Control="max-age=5")) == first:
+            break  # Else it was asked 5 s later, by a busy machine.
+    assert again == first
     assert ask("/v1/figures")[1] != first[1]
     status, page, mark = ask("/console/console.js")
     assert (status, len(page) > 1000) == (200, True)

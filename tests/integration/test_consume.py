@@ -91,12 +91,12 @@ def test_a_long_poll_wakes_up_wherever_the_event_lands(broker: RunningBroker, sl
     broker.register("c", "t")
     with ThreadPoolExecutor(1) as pool:
         for number in range(5):
-            waiting = pool.submit(broker.values, "c", waitMs=20_000)
+            waiting = pool.submit(broker.values, "c", waitMs=28_000)
             time.sleep(0.1)
             began = time.monotonic()
             broker.produce("t", lines(number), key=key)
-            assert waiting.result(30) == [number]
-            assert time.monotonic() - began < 10, "half of the wait: the event has ended it"
+            assert waiting.result(60) == [number]
+            assert time.monotonic() - began < 24, "less than the wait: the event has ended it"
 
 
 def test_a_long_poll_ends_in_time(broker: RunningBroker) -> None:
@@ -280,7 +280,7 @@ def test_while_one_produces_and_workers_die_everything_arrives(broker: RunningBr
     finally:
         stop.set()
         producer.join()
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not set(acknowledged) <= got and time.monotonic() < end:
         got |= set(_try_values(broker, "c"))
     assert set(acknowledged) <= got and len(acknowledged) > 10  # Few on a busy machine.

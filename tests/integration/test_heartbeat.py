@@ -28,9 +28,9 @@ def test_a_handler_that_takes_long(broker: RunningBroker, busy_max: float, kept:
         for _ in range(2):  # Once to find who has which slices; what comes then is to be handled.
             for value in values:
                 producer.send(topic, value, key=value)
-            producer.flush(10)
+            producer.flush(60)
             mine.clear()
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while not (mine and others) and time.monotonic() < deadline:
                 others |= {event.value for event in other.poll(0.2)}
                 mine = {event.value for event in slow.poll(0.5)}

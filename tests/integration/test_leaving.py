@@ -11,8 +11,8 @@ from joining import JoinedCluster, three, until
 
 import barco
 
-SECONDS_MAX = 12.0
-"""Twice five for the broker that stands still, and some more."""
+SECONDS_MAX = 45.0
+"""Twice five for the broker that stands still, and what a busy machine takes; it was 60 once."""
 
 
 @pytest.fixture

@@ -259,7 +259,7 @@ def test_shapes_on_the_wire(broker: RunningBroker) -> None:
     assert broker.request("DELETE", "/status").headers["allow"] == "GET, HEAD, OPTIONS"
     assert broker.request("GET", "/nowhere").status == 404
     with socket.create_connection(("127.0.0.1", broker.port())) as raw:
-        raw.settimeout(5)
+        raw.settimeout(60)
         raw.sendall(
             b"HEAD /v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n"
             b"GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n"

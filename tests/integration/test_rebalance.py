@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import barco
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from cluster import LocalCluster
-from joining import three
+from joining import three, undisturbed
 
 SECONDS = 120.0
 """Generous: it only ends what has failed."""
@@ -28,8 +29,8 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 class Watch:
     """What all consumers are told and get, under one lock."""
 
-    def __init__(self, endpoint: str) -> None:
-        self.endpoint = endpoint
+    def __init__(self, endpoint: str, topic: str) -> None:
+        self.endpoint, self.topic = endpoint, topic
         self.lock = threading.Lock()
         self.reads: dict[str, set[barco.TopicSlice]] = {}
         self.seen: Counter[int] = Counter()
@@ -68,15 +69,15 @@ class Reading(threading.Thread):
     """One consumer, until it is asked to stop."""
 
     def __init__(self, watch: Watch, name: str) -> None:
-        super().__init__(name=name)
+        super().__init__(name=name, daemon=True)
         self.watch, self.ending = watch, threading.Event()
         watch.reads[name] = set()
         self.consumer = barco.Consumer(
-            "t",
-            group="g",
+            watch.topic,
+            group=f"g-{watch.topic}",
             endpoint=watch.endpoint,
             start="earliest",
-            consumer_id=name,
+            consumer_id=f"{watch.topic}-{name}",
             on_assigned=lambda some: watch.assigned(name, some),
             on_revoked=lambda some: watch.revoked(name, some),
         )
@@ -100,15 +101,28 @@ def until(what: Callable[[], bool]) -> None:
 
 
 def test_nobody_gets_events_of_a_slice_before_who_had_it_was_told(cluster: LocalCluster) -> None:
-    watch = Watch(f"{cluster.hosts[0]}:9250")
+    undisturbed(cluster, lambda topic: comes_and_goes(Watch(f"{cluster.hosts[0]}:9250", topic)))
+
+
+@contextmanager
+def ended(readers: list[Reading]) -> Iterator[None]:
+    """Whatever fails meanwhile, nobody goes on."""
+    try:
+        yield
+    finally:
+        for each in readers:
+            each.ending.set()
+
+
+def comes_and_goes(watch: Watch) -> None:
     made = 0
     readers: list[Reading] = []
-    with barco.Producer(watch.endpoint) as producer:
+    with barco.Producer(watch.endpoint) as producer, ended(readers):
 
         def produce() -> None:
             nonlocal made
             futures = [
-                producer.send("t", str(number), key=f"k{number}")
+                producer.send(watch.topic, str(number), key=f"k{number}")
                 for number in range(made, made + 240)
             ]
             made += 240

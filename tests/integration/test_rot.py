@@ -1,6 +1,5 @@
 """Bits flip on one of three disks: what is read is right, and the copies are the same again."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,7 +85,7 @@ def test_damage_of_all_kinds_in_a_sealed_generation(shard: Shard) -> None:
     leader = shard.leader()
     values = [f"{number} " + "x" * 2000 for number in range(60)]
     for value in values:
-        assert leader.produce(value) == 200
+        shard.store(value)
     leader.kill()
     leader.start()
     shard.leader()
@@ -113,7 +112,7 @@ def test_rot_of_the_last_groups_while_it_was_down(shard: Shard) -> None:
     leader = shard.leader()
     others = [member for member in shard.members if member is not leader]
     for number in range(20):
-        assert leader.produce(f"before {number}") == 200
+        shard.store(f"before {number}")
     for count, member in enumerate(others):
         member.kill()
         epoch = max(layout.generation_epochs(member.directory))
@@ -123,14 +122,12 @@ def test_rot_of_the_last_groups_while_it_was_down(shard: Shard) -> None:
         until("it was seen", lambda m=member: "though it was whole once" in m.log)
         assert "It is repaired from the other brokers" in member.log
         assert "--accept-data-loss" not in member.log  # Nobody has to give anything up.
-        since = time.monotonic()
         gseq = last[2].gseq
         until(
             "the same bytes again",
             lambda m=member, e=epoch, g=gseq: history(m, e, g) == history(leader, e, g),
             MENDED_SECONDS_MAX,
         )
-        assert time.monotonic() - since < MENDED_SECONDS_MAX
         shard.leader()
     found = same_everywhere(shard)
     assert found == [f"before {number}" for number in range(20)]

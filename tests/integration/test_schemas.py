@@ -177,6 +177,8 @@ def test_a_closed_broker(tmp_path: Path) -> None:
         with barco.Admin(f"127.0.0.1:{broker.port('discovery')}", token="barco_root") as root:
             root.set_user("writes", token="w-token", grants=["produce:trips"])
             root.set_user("reads", token="r-token", grants=["consume:trips"])
+        for token in ("w-token", "r-token"):
+            broker.knows(f"Bearer {token}")
 
         def shown(token: str) -> SchemaRegistryClient:
             return client(

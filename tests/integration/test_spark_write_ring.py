@@ -19,7 +19,7 @@ pytest.importorskip("pyspark")
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from test_cluster import PATIENCE_S, RING, ask, key_in, leaders, load_script, until
+from ringed import PATIENCE_S, RING, ask, key_in, leaders, load_script, until
 from test_spark_write import ROWS, batches
 
 import barco

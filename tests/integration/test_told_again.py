@@ -44,7 +44,7 @@ def role(cluster: JoinedCluster, ordinal: int) -> str:
 def members(cluster: JoinedCluster, at: int) -> list[int]:
     """Of the range, as a broker has heard."""
     try:
-        with client.Admin(cluster.endpoints[at], timeout_s=5.0) as admin:
+        with client.Admin(cluster.endpoints[at], timeout_s=20.0) as admin:
             routes = admin.topology()["routes"]
     except BarcoError:
         return []

@@ -72,7 +72,7 @@ def test_one_worker_becomes_two_and_four(cluster: JoinedCluster) -> None:
     load = Load(cluster)
     load.goes_on()
     at = cluster.endpoints[1]
-    grown = barco("scale", "--workers", 2, "--timeout", 90, "--endpoint", at)
+    grown = barco("scale", "--workers", 2, "--timeout", 180, "--endpoint", at)
     assert grown.returncode == 0, grown.stdout + grown.stderr
     load.goes_on()
     reached(cluster, shape(2, 2, 2))

@@ -228,7 +228,7 @@ def test_a_reader_follows(filled):
         following = barco.read("t", filled.endpoint, start="latest", follow=True)
         with pytest.raises(StopIteration):
             next(barco.read("t", filled.endpoint, start="latest", follow=True, quiet_s=0.1))
-        producer.send("t", b"new", key=b"0").result(5)
+        producer.send("t", b"new", key=b"0").result(60)
         assert [event.value for event in barco.read("t", filled.endpoint)].count(b"new") == 1
         following.close()
 

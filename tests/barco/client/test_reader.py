@@ -47,7 +47,7 @@ def test_a_replica_that_is_behind_is_not_the_end() -> None:
 
 
 def test_nobody_has_it() -> None:
-    reading = reader(Replicas(lambda *_: 3), timeout_s=0.3)
+    reading = reader(Replicas(lambda *_: 3), timeout_s=1.5)
     with pytest.raises(NotReadyError, match="is behind"):
         asyncio.run(reading.next())
     assert not reading.done

@@ -179,8 +179,8 @@ def test_a_refused_configuration_is_not_tried_again(start: Start) -> None:
     [("mute,once", "HEARTBEAT_SILENCE_SECONDS_MAX"), ("hang,once", "WORKER_START_SECONDS_MAX")],
 )
 def test_a_silent_worker_is_killed_and_restarted(start: Start, fake: str, limit: str) -> None:
-    broker = start("--workers", "1", fake=fake, limits={limit: 1.5}).wait_ready()
-    wait_until(lambda: any("was silent for 2 s" in text for text in broker.messages()))
+    broker = start("--workers", "1", fake=fake, limits={limit: 6.0}).wait_ready()
+    wait_until(lambda: any("was silent for 6 s" in text for text in broker.messages()))
     assert wait_until(lambda: broker.state(0))["worker"] == 0
     assert broker.stop() == 0
 
@@ -200,7 +200,7 @@ def test_who_does_not_drain_is_killed(start: Start) -> None:
     broker.wait_ready()
     began = time.monotonic()
     assert broker.stop() == 0
-    assert 1.0 <= time.monotonic() - began < 18
+    assert 1.0 <= time.monotonic() - began < 24
     assert any("had not drained after 1 s" in text for text in broker.messages())
     assert not any(is_alive(pid) for pid in broker.ready["workers"])
 
@@ -211,14 +211,14 @@ def test_a_second_signal_ends_it_at_once(start: Start) -> None:
     wait_until(lambda: any(text.startswith("stopping") for text in broker.messages()))
     began = time.monotonic()
     assert broker.stop(signal.SIGINT) == 1
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 24
     assert not any(is_alive(pid) for pid in broker.ready["workers"])
 
 
 def test_ctrl_c_reaches_the_group_but_workers_are_drained(start: Start) -> None:
     broker = start("--workers", "2").wait_ready()
     os.killpg(broker.process.pid, signal.SIGINT)
-    assert broker.process.wait(20) == 0
+    assert broker.process.wait(60) == 0
     assert broker.messages().count("worker stopped") == 2
 
 
@@ -413,7 +413,7 @@ def test_a_restarted_worker_gets_the_view(start: Start) -> None:
 def test_systemd_is_told(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(20)
+        manager.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         monkeypatch.setenv("WATCHDOG_USEC", "400000")
         broker = start("--workers", "1").wait_ready()

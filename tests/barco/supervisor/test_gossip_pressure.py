@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from gossiping import host
 
 PROCESS = Path(__file__).with_name("gossip_process.py")
@@ -41,6 +42,7 @@ def told(process: subprocess.Popen[str]) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.chaos  # It takes the processors from whatever runs beside it.
 def test_busy_processors_make_nobody_down() -> None:
     ports = free_ports(3)
     brokers = [start(ordinal, ports) for ordinal in range(3)]

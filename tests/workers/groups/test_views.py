@@ -117,13 +117,14 @@ def test_the_last_sign_is_told_and_how_old_it_is() -> None:
         kept = GroupView(supervisor, RING)
         groups.register("c", group="g", topics=["t"], start=START_LATEST, now=0, session_ms=5_000)
         kept.apply(groups.view())
-        last = 0.0
+        began = last = asyncio.get_running_loop().time()
         for _ in range(14):  # 1.4 s: told of twice, and then of the rest.
             last = asyncio.get_running_loop().time()
             kept.heard_of("c")
             await asyncio.sleep(0.1)
         await asyncio.sleep(2.0)
-        assert 2 <= len(supervisor.signs) <= 4
+        more = last - began - 1.4  # A busy machine takes longer, and then more are told.
+        assert 2 <= len(supervisor.signs) <= 4 + max(0.0, 2 * more)
         assert abs(supervisor.signs[-1] - last) < 0.05
 
     asyncio.run(check())

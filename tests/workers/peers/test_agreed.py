@@ -58,7 +58,9 @@ def test_who_answers_is_asked_alone() -> None:
     asyncio.run(main())
 
 
-def test_after_a_failure_the_next_is_asked_at_once() -> None:
+def test_after_a_failure_the_next_is_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreed, "HEDGE_SECONDS", 60.0)
+
     async def main() -> None:
         away = NotReadyError("away")
         found, failures = Agreed(9), list[BarcoError]()

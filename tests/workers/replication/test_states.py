@@ -167,11 +167,11 @@ def test_who_sends_a_state_too_slowly_is_given_up(
         assert gives is not None
 
         async def slowly(args: Mapping[str, Any]) -> Any:
-            await asyncio.sleep(0.3 * (args["size"] > 0))
+            await asyncio.sleep(0.8 * (args["size"] > 0))
             return await gives(args)
 
         answering.gives = slowly
-        monkeypatch.setattr(module, "STATE_ANSWER_SECONDS", 0.5)
+        monkeypatch.setattr(module, "STATE_ANSWER_SECONDS", 2.0)
         with pytest.raises(NotReadyError, match="too slowly"):
             await asker.states.fetch(GID, tail, None)
 

@@ -22,14 +22,14 @@ def test_result_and_exception():
     with pytest.raises(TimeoutError):
         done.result(0)
     later(lambda: done.set_result(7))
-    assert done.result(5) == 7
+    assert done.result(60) == 7
     assert (done.done(), done.running(), done.exception(0)) == (True, False, None)
     with pytest.raises(concurrent.futures.InvalidStateError):
         done.set_result(8)
     failed = Delivery()
     later(lambda: failed.set_exception(ZeroDivisionError()))
     with pytest.raises(ZeroDivisionError):
-        failed.result(5)
+        failed.result(60)
     quick = Delivery()
     quick.set_result(1)
     assert quick.result() == 1
