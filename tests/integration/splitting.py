@@ -49,6 +49,7 @@ class ToldWorker(workers.Worker):
                 self._move(told["move"])
             elif "deaf" in told:
                 self._replica._origins._wants = lambda: False
+                self._replica._origins._taught = lambda *told: None  # What it has asked already.
                 self._replica.driver._inputs._received = lambda *told: None
             elif "known" in told:
                 self._service.voices._named.add(told["known"])

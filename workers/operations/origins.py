@@ -2,8 +2,11 @@
 
 The parent of a range that was made by a split is another range's, with other processes: no link of
 replication leads there. So who has no open generation asks for how it came to be (`origin`), and
-takes what two members of the parent say alike; the machine looks at it once more (rule P8). That it
-is worth to ask now, and whom, is a hint (`begun_by`), which anybody may give.
+takes what two members of the parent say alike; the machine looks at it once more (rule P8).
+
+The question is held where it was asked (`origin_wait`), and answered as soon as that is known
+there: clients wait, and a connection is there. Of whom no question is held is hinted that it is
+worth to ask now, and whom (`begun_by`), which anybody may do.
 """
 
 import asyncio
@@ -16,11 +19,12 @@ from barco.cluster.state.kin import KnownLineage, origin
 from barco.errors import BarcoError, ProtocolError, RequestError
 from barco.limits import BROKERS_MAX
 from barco.log import Seldom
-from barco.model.generation import Generation, Successor
+from barco.model.generation import Generation, Gid, Successor
 from barco.model.ranges import peer_of, process_of
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol.replication import DecidedRecord, OpenedRecord
-from barco.protocol.replication_codec import record_from_map, to_map
+from barco.protocol.replication_codec import U63, record_from_map, to_map
+from barco.workers.peers.callers import CALLER
 from barco.workers.peers.ranges import RingRanges
 from barco.workers.peers.voices import VOICES
 from barco.workers.seams import SiblingsLike
@@ -39,6 +43,10 @@ HINT_SECONDS = 0.02
 ANSWER_SECONDS = 2.0
 TELL_SECONDS = 1.0
 
+HELD_SECONDS = 2.0
+"""A question is held so long, and then asked again; of HELD_MAX processes of one broker."""
+HELD_MAX = 64
+
 LEFT_RANGES = 4
 """So many ranges on the left are asked as well: the first child of a split keeps the parent's
 processes, and may have been split again meanwhile."""
@@ -53,6 +61,18 @@ def number(args: Args, name: str, low: int, high: int) -> int:
     if type(value) is not int or not low <= value <= high:
         raise RequestError(f"{name} is no number of {low} to {high}.")
     return value
+
+
+def epoch_of(told: Told | None, token: int, ordinal: int) -> int:
+    """Of the generation of this range, with this broker, that an origin tells of; 0: of none."""
+    if told is None:
+        return 0
+    mine = (each.gid.epoch for each in told[1].children if _is_of(each, token, ordinal))
+    return max(mine, default=0)
+
+
+def _is_of(child: Generation, token: int, ordinal: int) -> bool:
+    return child.gid.token == token and child.seat(ordinal) is not None
 
 
 def unpack(given: Any) -> Told | None:
@@ -101,8 +121,13 @@ class Origins:
         self._parent: int | None = None
         """Whose end is hinted: its processes are asked, and all others another time."""
         self._telling: set[asyncio.Task[Any]] = set()
+        self._held: dict[asyncio.Future[None], tuple[int, int, int]] = {}
+        """Questions: by which broker, of which range, for which broker."""
+        self._answered: tuple[Gid | None, set[tuple[int, int]]] = (None, set())
+        """Who had a question here when a successor was learned."""
         self.operations: dict[str, Callable[[Args], Awaitable[Any]]] = {
             "origin": self._origin,
+            "origin_wait": self._origin_wait,
             "begun_by": self._begun_by,
         }
 
@@ -111,12 +136,39 @@ class Origins:
     async def _origin(self, args: Args) -> list[dict[str, Any]] | None:
         token = number(args, "token", TOKEN_MIN, TOKEN_MAX)
         ordinal = number(args, "ordinal", 0, BROKERS_MAX)
+        return _packed(self._origin_of(token, ordinal))
+
+    async def _origin_wait(self, args: Args) -> list[dict[str, Any]] | None:
+        """As `origin`, once it tells of a later epoch than the one that who asks has."""
+        token = number(args, "token", TOKEN_MIN, TOKEN_MAX)
+        ordinal, has = number(args, "ordinal", 0, BROKERS_MAX), number(args, "has", 0, U63)
+        caller = CALLER.get()
+        if (
+            epoch_of(self._origin_of(token, ordinal), token, ordinal) <= has
+            and sum(each[0] == caller for each in self._held.values()) < HELD_MAX
+        ):
+            learned = asyncio.get_running_loop().create_future()
+            self._held[learned] = caller, token, ordinal
+            try:
+                await asyncio.wait([learned], timeout=HELD_SECONDS)
+            finally:
+                del self._held[learned]
+        return _packed(self._origin_of(token, ordinal))
+
+    def _origin_of(self, token: int, ordinal: int) -> Told | None:
         journal = self._journal()
-        found = origin(journal, token, ordinal) if journal is not None else None
-        if found is None:
-            return None
-        parent, value = found
-        return [to_map(OpenedRecord(parent)), to_map(DecidedRecord(parent.gid, value))]
+        return None if journal is None else origin(journal, token, ordinal)
+
+    def learned(self, parent: Generation, value: Successor) -> None:
+        """It is decided, and on its way into the journal here: whose questions are held are told.
+        It stays so, whoever forgets it (P3)."""
+        told = set[tuple[int, int]]()
+        for learned, (_, token, ordinal) in self._held.items():
+            if any(_is_of(child, token, ordinal) for child in value.children):
+                told.add((token, ordinal))
+                if not learned.done():
+                    learned.set_result(None)
+        self._answered = parent.gid, told
 
     async def _begun_by(self, args: Args) -> None:
         of = args.get("of")
@@ -131,9 +183,14 @@ class Origins:
         self._kick.set()
 
     def decided(self, parent: Generation, value: Successor) -> None:
-        """Known here: hint it to processes that can not have heard, of ranges and members that the
-        parent did not have."""
-        before = {(parent.gid.token, member.ordinal) for member in parent.members}
+        """Stable here: who held the parent hints it to processes that can not have heard, of ranges
+        and members that the parent did not have, unless they had asked before."""
+        if parent.gid.token != self._token or parent.seat(self._ordinal) is None:
+            return  # Of what was made others hear as this process has; they ask for it.
+        before = {(int(parent.gid.token), int(member.ordinal)) for member in parent.members}
+        if self._answered[0] == parent.gid:
+            before |= self._answered[1]
+            self._answered = (None, set())  # Who tells it once more tells everybody.
         for child in value.children:
             for member in child.members:
                 if (child.gid.token, member.ordinal) in before:
@@ -159,8 +216,11 @@ class Origins:
             if not self._kick.is_set() or time() >= self._all_at:  # Hints may be lies.
                 self._parent, self._all_at = None, time() + 2 * ASK_SECONDS_MAX
             self._kick.clear()
+            began = time()
             if self._wants():
                 await self._ask()
+                if time() - began >= HELD_SECONDS:
+                    continue  # It was held: no moment is to be without a question.
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._kick.wait()
@@ -189,13 +249,15 @@ class Origins:
         return sorted(found - {self._peer})
 
     async def _ask(self) -> None:
-        """One round: until two have said the same, or all have answered.
+        """One round: until two have said the same, or all have answered, or had time to.
 
         A hint asks all again who have answered: one that had heard of nothing may have by now, and
         another, that is just being started, may not answer for as long as it is waited for.
         """
         loop, args = asyncio.get_running_loop(), {"token": self._token, "ordinal": self._ordinal}
-        until = loop.time() + ANSWER_SECONDS
+        known = self._origin_of(self._token, self._ordinal)
+        args["has"] = epoch_of(known, self._token, self._ordinal)
+        until = loop.time() + HELD_SECONDS + ANSWER_SECONDS
         said: list[tuple[Told, set[int]]] = []
         tasks: dict[asyncio.Task[Any], int] = {}
         hint = loop.create_task(self._kick.wait())
@@ -203,9 +265,10 @@ class Origins:
             while True:
                 for peer in set(self._asked()) - set(tasks.values()):
                     tasks[loop.create_task(self._ask_one(peer, args))] = peer
-                while tasks and not hint.done():
-                    watched = (hint, *tasks) if loop.time() < until else tuple(tasks)
-                    done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+                while tasks and not hint.done() and (left := until - loop.time()) > 0:
+                    done, _ = await asyncio.wait(
+                        (hint, *tasks), timeout=left, return_when=asyncio.FIRST_COMPLETED
+                    )
                     for task in tasks.keys() & done:
                         ordinal, told = task.result()
                         del tasks[task]
@@ -224,9 +287,12 @@ class Origins:
 
     async def _ask_one(self, peer: int, args: Args) -> tuple[int, Told | None]:
         """What a process says, and whose it is: no connection is made to any other."""
-        ordinal = process_of(peer)[0]
+        ordinal, seconds = process_of(peer)[0], HELD_SECONDS + ANSWER_SECONDS
         try:
-            answer = await self._siblings.call(peer, "origin", args, ANSWER_SECONDS)
+            try:
+                answer = await self._siblings.call(peer, "origin_wait", args, seconds)
+            except RequestError:  # Of a version that holds no questions.
+                answer = await self._siblings.call(peer, "origin", args, ANSWER_SECONDS)
             return ordinal, unpack(answer)
         except ProtocolError as error:
             unread.error("broker %d tells of no origin: %s", ordinal, error)
@@ -243,15 +309,19 @@ class Origins:
             voices = self._voices(ordinals & {member.ordinal for member in parent.members})
             if len(voices) < min(VOICES, len(parent.members)):
                 continue
-            if not any(
-                child.gid.token == self._token and child.seat(self._ordinal) is not None
-                for child in value.children
-            ):
+            if not any(_is_of(each, self._token, self._ordinal) for each in value.children):
                 continue
             if journal.decided.get(parent.gid) != value:
                 self._taught(parent, value, voices)
                 return True
         return False
+
+
+def _packed(told: Told | None) -> list[dict[str, Any]] | None:
+    if told is None:
+        return None
+    parent, value = told
+    return [to_map(OpenedRecord(parent)), to_map(DecidedRecord(parent.gid, value))]
 
 
 def note_told(said: list[tuple[Told, set[int]]], told: Told, ordinal: int) -> None:

@@ -36,8 +36,8 @@ AS_ASKED = {
 """What says how large they may be, and how often it is there at once: what is read of a disk for
 others is put together first."""
 
-WAITS_ONLY = frozenset(("wait", "queue_wait", "access_wait"))
-"""They last long, and are answered by one word."""
+WAITS_ONLY = frozenset(("wait", "queue_wait", "access_wait", "origin_wait"))
+"""They last long, and are answered by few words."""
 
 ENDS_HERE = frozenset(
     (

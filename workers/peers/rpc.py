@@ -223,7 +223,10 @@ class _Answering(Frames):
     async def _answer(self, message: Mapping[str, Any]) -> None:
         op = str(message.get("op"))
         if self._share is None or op in WAITS_ONLY:
-            self.send(await self._answered(op, message))
+            answer = await self._answered(op, message)
+            if self._share is not None:
+                await self._writable.wait()  # It stays under way, and is counted.
+            self.send(answer)
             return
         await self._writable.wait()
         room, ordinal = self._share.room(op), self._share.ordinal

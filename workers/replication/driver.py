@@ -62,16 +62,19 @@ class Driver:
         on_follow: Callable[[Generation], None],
         on_stop: Callable[[str], None],
         on_decided: Callable[[Gid, Successor], None] = lambda gid, value: None,
+        on_learned: Callable[[Gid, Successor], None] = lambda gid, value: None,
         fatal: Callable[..., None],
     ) -> None:
         """`dials`: how to reach the other members, by ordinal. `on_lead`: it is open here;
-        `on_stop`: no longer. `on_decided`: a successor is journalled. `fatal`: ends the process."""
+        `on_stop`: no longer. `on_learned`: a successor is known; `on_decided`: it is journalled.
+        `fatal`: ends the process."""
         assert settings.me.ordinal not in dials, "nobody dials itself"
         self._settings = settings
         self._reactor = reactor
         self._store = store
         self._fatal = fatal
         self._on_lead, self._on_follow, self._on_stop = on_lead, on_follow, on_stop
+        self._on_learned = on_learned
         self._token = settings.ranges[0].gid.token
         self.links = self._links = Links(self._link, dials)
         self._alone = len(settings.ranges[0].members) == 1
@@ -401,6 +404,7 @@ class Driver:
             if isinstance(record, r.DecidedRecord):
                 gid, tail = record.gid, record.value.tail
                 log.info("epoch %d of shard %d ends with group %d", gid.epoch, gid.token, tail)
+                self._on_learned(gid, record.value)
 
     def _append_foreign(self, effect: fx.AppendForeign, group: bytearray | None) -> None:
         assert group is not None, "the machine asks for the group of this step"

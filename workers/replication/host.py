@@ -126,6 +126,7 @@ class ReplicaHost:
             on_follow=self._follows,
             on_stop=self._stops,
             on_decided=self._decided,
+            on_learned=self._learned,
             fatal=fatal,
         )
         links, take = self.driver.links, self.driver.take
@@ -449,6 +450,11 @@ class ReplicaHost:
         self._service.follow(self.epoch)
         if self.driver.generation is not None:
             self._tell(self.driver.generation, stopped=True)
+
+    def _learned(self, gid: Gid, value: Successor) -> None:
+        """It is decided, and on its way into this member's journal: clients wait meanwhile."""
+        if (ended := self.driver.record(gid)) is not None:
+            self._origins.learned(ended, value)
 
     def _decided(self, gid: Gid, value: Successor) -> None:
         """It stands in this member's journal: so this broker may tell of it, and does, whoever is

@@ -108,7 +108,13 @@ class Member:
         self.server = RpcServer(self._operation, bytes_max=1 << 20)
 
     async def _operation(self, op: str, args: Mapping[str, Any]) -> Any:
+        if op not in self.origins.operations:
+            raise RequestError(f"There is no operation {op!r}.")
         return self.raw if self.raw is not None else await self.origins.operations[op](args)
+
+    def holds_nothing(self) -> None:
+        """As a version from before questions were held."""
+        del self.origins.operations["origin_wait"]
 
 
 async def _nothing(op: str, args: Mapping[str, Any]) -> Any:
@@ -179,10 +185,14 @@ class Joiner:
 Test = Callable[[list[Member], Joiner], Any]
 
 
-def joining(tmp_path: Path, test: Test) -> None:
+def joining(tmp_path: Path, test: Test, *, held: bool = False) -> None:
+    """held: by members that hold questions."""
+
     async def scenario() -> None:
         members = [Member(tmp_path, at) for at in range(3)]
         for member in members:
+            if not held:
+                member.holds_nothing()
             await member.server.start(member.path)
         joiner = Joiner(members)
         try:
@@ -324,12 +334,12 @@ def test_a_hint_counts_although_somebody_has_not_answered(
                 while not asked:
                     await asyncio.sleep(0.001)
                 await asyncio.sleep(0.05)
-                assert not joiner.told and asked == ["origin"]
+                assert not joiner.told and asked == ["origin_wait", "origin"]
                 members[1].journal = KNOWN
                 await joiner.origins.operations["begun_by"]({})
                 await joiner.news.wait()
             assert joiner.told == [(PARENT, SPLIT, frozenset({1, 2}))]
-            assert len(asked) == 2
+            assert asked[2:] == ["origin_wait", "origin"]
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -368,6 +378,94 @@ def test_a_hint_says_whom_to_ask_and_a_wrong_one_keeps_nobody_from_asking_all(
         await asyncio.gather(task, return_exceptions=True)
 
     joining(tmp_path, test)
+
+
+def test_a_question_is_held_until_it_can_be_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients wait for the answer: nobody connects, hints and is asked again before it comes."""
+    monkeypatch.setattr(origins, "HELD_SECONDS", 300.0)
+
+    async def test(members: list[Member], joiner: Joiner) -> None:
+        asked: list[str] = []
+        for member in members:
+            member.journal = KnownLineage({}, {})
+            member.server._operation = _listed(member, asked)
+        task = asyncio.create_task(joiner.origins.run())
+        async with asyncio.timeout(10):
+            while not all(member.origins._held for member in members):
+                await asyncio.sleep(0.001)
+            for member in members[1:]:
+                member.origins.learned(BEFORE, Successor(9, Kind.RELEAD, (PARENT,)))
+                assert not any(each.done() for each in member.origins._held), "nothing for it"
+                member.journal = KNOWN
+                member.origins.learned(PARENT, SPLIT)
+                member.origins.decided(PARENT, SPLIT)
+                # Others who are new, two of them in other processes, have asked nobody here.
+                assert len(member.origins._telling) == 2
+            await joiner.news.wait()
+        assert joiner.told == [(PARENT, SPLIT, frozenset({1, 2}))]
+        assert asked == ["origin_wait"] * 3
+        joiner.origins.decided(PARENT, SPLIT)
+        assert not joiner.origins._telling, "who was told so hints nobody: its word counts little"
+        await _ended(task)
+        while members[0].origins._held:  # Who asked has gone on.
+            await asyncio.sleep(0.001)
+
+    joining(tmp_path, test, held=True)
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_what_is_known_already_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one broker's questions are few; others are answered at once."""
+    monkeypatch.setattr(origins, "HELD_SECONDS", 300.0)
+    monkeypatch.setattr(origins, "HELD_MAX", 2)
+
+    async def test(members: list[Member], joiner: Joiner) -> None:
+        held, ask = members[0].origins._held, members[0].origins.operations["origin_wait"]
+        for has in (-1, 2**63, None, "1"):
+            with pytest.raises(RequestError, match="has is no number"):
+                await ask({"token": NEW, "ordinal": 3, "has": has})
+        mine = {"token": NEW, "ordinal": 3}
+        assert unpack(await ask({**mine, "has": 5})) == (PARENT, SPLIT)
+        tasks = [asyncio.create_task(ask({**mine, "has": 6})) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert len(held) == 2 and not any(task.done() for task in tasks)
+        async with asyncio.timeout(10):
+            assert unpack(await ask({**mine, "has": 6})) == (PARENT, SPLIT), "one too many"
+        members[0].origins.learned(PARENT, SPLIT)
+        assert [unpack(await task) for task in tasks] == [(PARENT, SPLIT)] * 2 and not held
+
+    joining(tmp_path, test, held=True)
+
+
+def test_who_is_held_asks_again_without_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two questions it would have to be hinted."""
+    monkeypatch.setattr(origins, "ASK_SECONDS", 300.0)
+    monkeypatch.setattr(origins, "ASK_SECONDS_MAX", 300.0)
+    monkeypatch.setattr(origins, "HELD_SECONDS", 0.01)
+
+    async def test(members: list[Member], joiner: Joiner) -> None:
+        asked: list[str] = []
+        for member in members:
+            member.journal = None
+            member.server._operation = _listed(member, asked)
+        task = asyncio.create_task(joiner.origins.run())
+        async with asyncio.timeout(10):
+            while len(asked) < 9:
+                await asyncio.sleep(0.001)
+        assert set(asked) == {"origin_wait"} and not joiner.told
+        await _ended(task)
+
+    joining(tmp_path, test, held=True)
 
 
 def _listed(member: Member, asked: list[str]) -> Any:

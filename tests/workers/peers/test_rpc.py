@@ -320,6 +320,25 @@ async def test_what_another_broker_asks_has_a_bound(pair: Pair) -> None:
 
 
 @with_pair
+async def test_who_does_not_read_is_not_answered_without_end(pair: Pair) -> None:
+    """Also by what waits and has no room of its own: then its requests are under way, and count."""
+    connection = pair.server._accept((1, 0))
+    sent: list[int] = []
+    connection.send = lambda message: sent.append(message["id"]) or 0  # type: ignore[assignment]
+    connection._operation = pair.local
+    connection.received({"id": 1, "op": "origin_wait"}, 50)
+    await asyncio.gather(*connection.under_way)
+    connection.pause_writing()
+    connection.received({"id": 2, "op": "origin_wait"}, 50)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert sent == [1] and len(connection.under_way) == 1
+    connection.resume_writing()
+    await asyncio.gather(*connection.under_way)
+    assert sent == [1, 2]
+
+
+@with_pair
 async def test_one_connection_of_each_worker(pair: Pair) -> None:
     """Also of those that come in one turn of the loop."""
     links = [ends.pair() for _ in range(20)]
