@@ -433,6 +433,8 @@ class Worker:
     async def _checked(self, withheld: Withheld) -> None:
         try:
             response = await self._app.checking.answer(withheld)
+        except asyncio.CancelledError:  # Or the client has gone: then nobody hears it.
+            response = problem_response(NotReadyError("The broker is stopping."))
         except Exception:  # One request's bug must not end the worker.
             log.exception("a produce to %s could not be checked", withheld.topic)
             response = problem_response(BrokerError("The broker failed; its log says how."))

@@ -156,8 +156,11 @@ void conn_abandoned(struct conn *conn)
         assert(slot->asked == NULL || slot->control);
         if (slot->asked != NULL && conn->closed) {
             control_forget(conn, slot);
-        } else if (slot->withheld != NULL && slot->waiting > 0 && conn->closed) {
-            tell_unknown(conn, n);
+        } else if (slot->withheld != NULL && conn->closed) {
+            if (slot->waiting > 0)
+                tell_unknown(conn, n);
+            else if (slot->kind == SLOT_OPEN) /* its room is given back: nobody need look on */
+                reactor_upcall(conn_reactor(conn), UPCALL_ABORTED, request_id(conn_id(conn), n));
         } else if (slot->control && slot->asked == NULL && slot->kind == SLOT_OPEN) {
             reactor_upcall(conn_reactor(conn), UPCALL_ABORTED, request_id(conn_id(conn), n));
             conn_reactor(conn)->aborted++;

@@ -6,10 +6,13 @@
 
 #include "broker/dispatch.h"
 #include "broker/slots.h"
+#include "format/batch.h"
+#include "format/keyed.h"
 
 #define WITHHELD_MAX 1024u             /* requests */
-#define WITHHELD_BYTES_MAX (64u << 20) /* of their bodies, unless one alone is larger */
+#define WITHHELD_BYTES_MAX (64u << 20) /* that they take, unless one alone takes more */
 #define COPIES 3u                      /* of a body: as it came, as bytes of Python, and parsed */
+#define EVENT_BYTES 256u               /* of Python, for each event beside its own bytes */
 
 static struct withheld *withheld_new(const struct produce *produce)
 {
@@ -66,16 +69,46 @@ static uint8_t *make_head(const struct topic *topic, const struct withheld *kept
     return head;
 }
 
+/* How much memory who looks at it takes: each event becomes values of Python, and of a batch, which
+ * may say much in few bytes, all that it unpacks to. What is too large is refused here, before. */
+static uint16_t cost_of(const struct reactor *reactor, const struct produce *produce,
+                        const uint8_t *bytes, size_t len, uint64_t *cost)
+{
+    const bool lines = produce->content == CONTENT_LINES || produce->content == CONTENT_KEYED;
+    uint64_t events = lines ? 0 : 1, more = 0;
+    if (produce->content == CONTENT_BATCH) {
+        struct batch_view view;
+        if (batch_open(bytes, len, &view) < 0)
+            return PROBLEM_BAD_BATCH;
+        events = view.count;
+        more = view.raw_bytes;
+    }
+    const uint8_t *const end = bytes + len;
+    for (const uint8_t *at = bytes; lines && at < end && events <= KEYED_LINES_MAX; events++) {
+        const uint8_t *stop = memchr(at, '\n', (size_t)(end - at));
+        at = stop == NULL ? end : stop + 1;
+    }
+    if (events > KEYED_LINES_MAX || more > reactor->options.request_bytes_max)
+        return PROBLEM_BODY_TOO_LARGE;
+    *cost = COPIES * len + more + EVENT_BYTES * events;
+    assert(*cost <= UINT32_MAX);
+    return PROBLEM_NONE;
+}
+
 uint16_t checked_withhold(struct conn *conn, struct slot *slot, const uint8_t *bytes, size_t len)
 {
     struct reactor *reactor = conn_reactor(conn);
     struct request *request = &client_of(conn)->request;
     const struct produce *produce = &request->produce;
     uint32_t head_len;
+    uint64_t cost;
     assert(slot->kind == SLOT_OPEN && !slot->control && slot->withheld == NULL);
+    const uint16_t problem = cost_of(reactor, produce, bytes, len, &cost);
+    if (problem != PROBLEM_NONE)
+        return problem;
     if (reactor->withheld >= WITHHELD_MAX ||
-        (reactor->withheld > 0 && reactor->withheld_bytes + len > WITHHELD_BYTES_MAX) ||
-        !reactor_memory(reactor, COPIES * len))
+        (reactor->withheld > 0 && reactor->withheld_bytes + cost > WITHHELD_BYTES_MAX) ||
+        !reactor_memory(reactor, cost))
         return PROBLEM_BUSY;
     struct withheld *kept = withheld_new(produce);
     uint8_t *head = kept != NULL ? make_head(slot->topic, kept, &head_len) : NULL;
@@ -86,9 +119,9 @@ uint16_t checked_withhold(struct conn *conn, struct slot *slot, const uint8_t *b
         return PROBLEM_BUSY;
     }
     slot->withheld = kept;
-    slot->withheld_bytes = (uint32_t)len;
+    slot->withheld_bytes = (uint32_t)cost;
     reactor->withheld++;
-    reactor->withheld_bytes += len;
+    reactor->withheld_bytes += cost;
     struct upcall *up = reactor_upcall(reactor, UPCALL_CHECK,
                                        request_id(conn_id(conn), request->slot));
     up->head = head;

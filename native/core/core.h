@@ -224,7 +224,7 @@ struct reactor {
     uint8_t *scratch; /* lengths of lines, unpacked batches */
     size_t scratch_capacity;
     uint64_t body_bytes, control_bytes, control_open;
-    uint64_t withheld, withheld_bytes; /* requests that somebody looks at first, and their bodies */
+    uint64_t withheld, withheld_bytes; /* requests that somebody looks at first; what that takes */
     uint64_t partial_bytes; /* room for frames of hand-off connections that are not whole yet */
     bool notify, draining, routed, io_failed, blocked_any, disk_full;
     bool opening; /* a generation without followers has begun: its first group is told */

@@ -13,7 +13,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from running import Answer, RunningBroker
 
 import barco
-from barco import _native
+from barco import _native, limits
 from barco.errors import UnprocessableError
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
@@ -298,3 +298,20 @@ def test_staged_and_shipped(broker: RunningBroker) -> None:
         answer = broker.request("POST", "/elastic/_bulk", body=lines % each, headers=kind)
         assert [item["create"]["status"] for item in answer.json["items"]] == statuses
     assert stored(broker, "t") == [GOOD] and len(stored(broker, "u")) == 2
+
+
+def test_what_is_too_much_is_never_unpacked(broker: RunningBroker) -> None:
+    """Few bytes of a batch may be more values than memory has room for."""
+    checked(broker, "t")
+    most = limits.BATCH_EVENTS_MAX
+    many = _native.batch_encode([b""] * (most + 1))
+    large = _native.batch_encode([b"\0" * (limits.REQUEST_BYTES_MAX + 1)])
+    assert len(many) < 64 * limits.KiB and len(large) < 128 * limits.KiB
+    path, query = "/v1/writes/w/0/staged", {"attempt": "a", "topic": "t", "slice": 0, "seq": 0}
+    for body in (many, large):
+        assert produce(broker, "t", body, BATCH).status == 413
+        kind = {"Content-Type": BATCH}
+        assert broker.request("PUT", path, query, body=body, headers=kind, shard=0).status == 413
+    answer = produce(broker, "t", b"1\n" * (most + 1), NDJSON)
+    assert (answer.status, answer.json["type"]) == (413, "urn:barco:problem:body-too-large")
+    assert produce(broker, "t", GOOD).status == 200 and stored(broker, "t") == [GOOD]

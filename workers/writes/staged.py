@@ -45,11 +45,12 @@ async def checked(
     index: int,
     body: bytes,
     near: Callable[[int], None] | None = None,
+    look: Callable[[], Awaitable[None]] | None = None,
 ) -> list[tuple[memoryview, Outline]]:
     """The batches in a body, each looked at as a whole, with a turn of the loop between two.
 
     RequestError or TooLargeError if one of them cannot be an event of the slice, or what `near`
-    raises of the first or the last time of one.
+    raises of the first or the last time of one, or `look` once it is known how large they are.
     """
     found: list[tuple[memoryview, Outline]] = []
     try:
@@ -69,6 +70,8 @@ async def checked(
         raise TooLargeError(f"{error}: at most 1 MiB of values, or one event.") from None
     except (ProtocolError, ValueError) as error:
         raise RequestError(f"The batch cannot be staged: {error}.") from None
+    if look is not None:
+        await look()
     return found
 
 

@@ -27,7 +27,7 @@ what waited for an earlier leadership of its own ends there (`_same`).
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from barco import limits
@@ -238,14 +238,15 @@ class Staging:
         body: bytes,
         near: Callable[[int], None] | None = None,
         whose: WriterRoom = NOBODYS,
+        look: Callable[[], Awaitable[None]] | None = None,
     ) -> int:
         """Keep batches for a slice; returns their events, less those of batches already here.
 
         `seq` counts the batches that the attempt stages for the slice, from 0, and is the first
         one's: a repetition is recognised, a gap is refused. `near` raises what a time is refused
-        with: it sees the first and the last of each batch. `whose`: the user's share.
+        with, seeing each batch's first and last; then `look`, values. `whose`: the user's share.
         """
-        batches = await checked(self._reactor.check_batch, stream[1], body, near)
+        batches = await checked(self._reactor.check_batch, stream[1], body, near, look)
         write = await self._write(writer, batch, whose)
         async with write.file.lock:
             if write.file.closed:
@@ -253,8 +254,7 @@ class Staging:
             write.touched = self.monotonic()
             if any(attempt in plan.attempts for plan in write.plans.values()):
                 raise ConflictError("The attempt is part of a commit already.")
-            known = len(write.attempts.get(attempt, {}).get(stream, ()))
-            if seq > known:
+            if seq > (known := len(write.attempts.get(attempt, {}).get(stream, ()))):
                 raise SequenceGapError("Something before it is missing.", expectedSeq=known)
             del batches[: known - seq]
             if not (more := sum(len(each) for each, _ in batches)):

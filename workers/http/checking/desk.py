@@ -49,6 +49,8 @@ class Checking:
         """By connection: what came on one is stored in its order."""
         self._warned: dict[str, tuple[float, int]] = {}
         """By topic when there was a line, and how many were flawed since."""
+        self._one = asyncio.Lock()
+        """Of what the core has not counted (`checked.h`) one body is in memory at a time."""
         self.checked = self.flawed = 0
 
     def stats(self) -> dict[str, int]:
@@ -76,10 +78,11 @@ class Checking:
         level = service.topics.schema_check(withheld.topic)
         body = body_of(withheld.content, withheld.body, withheld.key, withheld.headers)
         flaws: dict[int, Flaw] = {}
-        if level != OFF:  # It may have been changed a moment ago.
-            flaws = await self.flaws(withheld.topic, body, withheld.is_json)
-        if before is not None:
-            await asyncio.wait((before,))
+        with self._context.polling():  # Nothing is stored yet.
+            if level != OFF:  # It may have been changed a moment ago.
+                flaws = await self.flaws(withheld.topic, body, withheld.is_json)
+            if before is not None:
+                await asyncio.wait((before,))
         if flaws and level == WARN:
             self._warn(withheld.topic, body, flaws)
         if not flaws or level == WARN:
@@ -103,12 +106,15 @@ class Checking:
     async def look(self, topic: str, batches: bytes, is_json: bool) -> None:
         """Of what is no produce of its own: UnprocessableError, unless values are only told."""
         level = self._context.service.topics.schema_check(topic)
-        for body in bodies_of(batches) if level != OFF else ():
-            flaws = await self.flaws(topic, body, is_json)
-            if flaws and level != WARN:
-                raise refusal(topic, _told(body, flaws))
-            if flaws:
-                self._warn(topic, body, flaws)
+        if level == OFF:
+            return
+        async with self._one:
+            for body in bodies_of(batches):
+                flaws = await self.flaws(topic, body, is_json)
+                if flaws and level != WARN:
+                    raise refusal(topic, _told(body, flaws))
+                if flaws:
+                    self._warn(topic, body, flaws)
 
     async def flaws(self, topic: str, body: Body, is_json: bool) -> dict[int, Flaw]:
         """What is wrong, by the number in the body."""

@@ -5,7 +5,7 @@ ago counts. What is known goes on to be used while nobody can be asked.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from barco.errors import BarcoError, NotFoundError
@@ -56,7 +56,7 @@ class Subjects:
         """By id, with the kind: what an id means never changes."""
 
     async def flaws(
-        self, topic: str, values: Sequence[bytes | None], is_json: bool
+        self, topic: str, values: Collection[bytes | None], is_json: bool
     ) -> dict[int, Flaw]:
         """What is wrong, by the number in the body. NotReadyError: nobody can say now. is_json:
         values may name no schema; then the newest version counts, if that is a JSON Schema."""
@@ -111,7 +111,7 @@ class Subjects:
         return found
 
     async def _judged(
-        self, subject: Subject, values: Sequence[bytes | None], is_json: bool
+        self, subject: Subject, values: Collection[bytes | None], is_json: bool
     ) -> dict[int, Flaw]:
         found: dict[int, Flaw] = {}
         judges: dict[int, Judge | Flaw | None] = {}

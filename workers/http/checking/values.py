@@ -3,7 +3,7 @@
 import binascii
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, Protocol
 
 from barco import _native
@@ -30,10 +30,10 @@ class OfBody(NamedTuple):
 class Body(Protocol):
     """Of one produce."""
 
-    values: list[bytes | None]
+    values: Collection[bytes | None]
     """None: the event has none."""
     unread: Collection[int]
-    """Of these nobody can say what the core makes of them."""
+    """Of these nobody can say what the core makes of them; complete once all values were seen."""
 
     def line(self, at: int) -> int:
         """Where it is, from 1: the line of a text, or the event of a batch."""
@@ -73,8 +73,8 @@ class _Single:
     unread: Collection[int] = ()
 
     def __init__(self, body: bytes, key: bytes | None, headers: bytes) -> None:
-        self.values: list[bytes | None] = [body]
-        self._key, self._headers = key, headers
+        self.values: Collection[bytes | None] = (body,)
+        self._body, self._key, self._headers = body, key, headers
 
     def line(self, at: int) -> int:
         return 1
@@ -86,10 +86,10 @@ class _Single:
             one = _native.batch_encode([b""], None, headers=[self._headers])
             _, _, _, _, *more = _native.batch_events(one)[0]
             headers = more[0] if more else ()
-        return OfBody(self.values[0], self._key, 0, headers)
+        return OfBody(self._body, self._key, 0, headers)
 
     def without(self, gone: Collection[int]) -> bytes | None:
-        return None if gone else self.values[0]
+        return None if gone else self._body
 
 
 class _Lines:
@@ -101,17 +101,37 @@ class _Lines:
         self._key = key
         lines = [each.removesuffix(b"\r") for each in body.split(b"\n")]
         self._at = [at for at, each in enumerate(lines) if each.strip(b" \t\r")]
-        self.values: list[bytes | None] = [lines[at] for at in self._at]
+        self._lines = [lines[at] for at in self._at]
+        self.values: Collection[bytes | None] = self._lines
 
     def line(self, at: int) -> int:
         return self._at[at] + 1
 
+    def at(self, at: int) -> bytes:
+        return self._lines[at]
+
     def event(self, at: int) -> OfBody:
-        return OfBody(self.values[at], self._key)
+        return OfBody(self._lines[at], self._key)
 
     def without(self, gone: Collection[int]) -> bytes | None:
-        left = [each for at, each in enumerate(self.values) if at not in gone and each is not None]
+        left = [each for at, each in enumerate(self._lines) if at not in gone]
         return b"\n".join(left) if left else None
+
+
+class _Read(Collection[bytes | None]):
+    """Values that are read when they are looked at: all at once would hold up the loop."""
+
+    def __init__(self, count: int, event: Callable[[int], OfBody]) -> None:
+        self._count, self._event = count, event
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes | None]:
+        return (self._event(at).value for at in range(self._count))
+
+    def __contains__(self, value: object) -> bool:
+        return any(each == value for each in self)
 
 
 class _Keyed:
@@ -119,24 +139,20 @@ class _Keyed:
 
     def __init__(self, body: bytes) -> None:
         self._texts = _Lines(body, None)
-        self.unread: Collection[int] = (unread := set[int]())
-        self._events = [
-            self._read(at, each or b"", unread) for at, each in enumerate(self._texts.values)
-        ]
-        self.values = [each.value for each in self._events]
-
-    def _read(self, at: int, line: bytes, unread: set[int]) -> OfBody:
-        try:
-            return _enveloped(line)
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            unread.add(at)
-            return OfBody(line)
+        self._unread = set[int]()
+        self.unread: Collection[int] = self._unread
+        self.values: Collection[bytes | None] = _Read(len(self._texts.values), self.event)
 
     def line(self, at: int) -> int:
         return self._texts.line(at)
 
     def event(self, at: int) -> OfBody:
-        return self._events[at]
+        line = self._texts.at(at)
+        try:
+            return _enveloped(line)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            self._unread.add(at)
+            return OfBody(line)
 
     def without(self, gone: Collection[int]) -> bytes | None:
         return self._texts.without(gone)
@@ -147,7 +163,7 @@ class _Batch:
 
     def __init__(self, body: bytes) -> None:
         self._events = _native.batch_events(body)
-        self.values = [each[3] for each in self._events]
+        self.values: Collection[bytes | None] = [each[3] for each in self._events]
 
     def line(self, at: int) -> int:
         return at + 1

@@ -54,12 +54,16 @@ class Writes:
         index = self._slice_of(request, key)
         seq = parse_number("seq", request.required("seq"))
         self._check_exists(topic, request.user)
-        await self._checking.look(topic, body, _is_lines(request))
+        is_json = _is_lines(request)
+
+        async def look() -> None:
+            await self._checking.look(topic, body, is_json)
+
         staging = self._context.service.staging
         near = self._near if self._checks_times(topic) else None
         whose = WriterRoom(request.user.own(""), request.user.quota.staged)
         rows = await staging.stage(
-            writer, batch, attempt, (topic, index), seq, body, near, whose=whose
+            writer, batch, attempt, (topic, index), seq, body, near, whose=whose, look=look
         )
         return json_response({"rows": rows, "duplicate": rows == 0, "slice": index})
 
