@@ -114,7 +114,7 @@ def grow(cluster: JoinedCluster) -> None:
     net, _, last = cluster.hosts[-1].rpartition(".")
     fourth = cluster.join(f"{net}.{int(last) + 1}")
     cluster.wait_ready([fourth])
-    grown = command("scale", "--to", 4, "--timeout", 90, "--endpoint", cluster.endpoints[1])
+    grown = command("scale", "--to", 4, "--timeout", 180, "--endpoint", cluster.endpoints[1])
     assert grown.returncode == 0, grown.stdout + grown.stderr
 
 

@@ -153,6 +153,7 @@ def test_a_ring_tells_when_a_follower_had_it(tmp_path: Path, collector: Collecto
             with ring.config(ordinal).open("a") as file:
                 file.write(f'\n[trace]\nendpoint = "{collector.endpoint}"\none_in = 1\n')
             ring.start(ordinal)
+        ring.wait_ready()
         with barco.Producer(f"{net}.1:9250") as producer:
             for each in range(100):
                 producer.send("t", b"x", key=f"k{each}".encode()).result(60)

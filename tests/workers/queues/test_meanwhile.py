@@ -150,16 +150,16 @@ def test_an_order_that_changes_leaves_events_with_who_has_them(before: str) -> N
 
 
 async def switched(before: str) -> None:
-    broker = await made(ordered=before, leaseMs=1000)
+    broker = await made(ordered=before, leaseMs=3000)
     keys: list[bytes | None] = [b"a", b"b", b"a", b"b"]
     broker.reactors[0].produce("t", 0, [b"1", b"2", b"3", b"4"], keys)
     first = await lease(broker, max=2)
     assert [each["value"] for each in first] == [1, 2]
-    await put(broker, ordered="key" if before == "no" else "no", leaseMs=1000)
+    await put(broker, ordered="key" if before == "no" else "no", leaseMs=3000)
     assert await lease(broker) == [], "all that was looked at is left alone for the time of a lease"
     assert (await tell(broker, "ack", first[0]["id"])).status == 204
     seen: list[int] = []
-    for _ in range(400):
+    for _ in range(3000):
         got = await lease(broker)
         seen += [each["value"] for each in got]
         if got:
