@@ -212,6 +212,13 @@ class Worker:
         self._spawn(self._idle_positions())
         self._spawn(self._retention())
         self._spawn(footprint.Footprint(self._options.memory_bytes).watch())
+        gc.set_threshold(*usual)
+        self._say_ready()
+
+    def _say_ready(self) -> None:
+        """The last thing of a start: in the next moment a range may be made of processes that were
+        waited for, and clients wait for it. The look at all objects takes 24 ms: it is before."""
+        self._collector.take_over()
         writable = self._readiness.writable()
         self._supervision.send(
             {
@@ -229,8 +236,6 @@ class Worker:
         if not writable:
             told = {"type": messages.WRITABLE}
             self._spawn(self._readiness.announce(lambda: self._supervision.send(told)))
-        gc.set_threshold(*usual)
-        self._collector.take_over()
 
     async def _close(self, status: int) -> None:
         """Answers what is under way, writes what waits, seals, lets everything go."""
