@@ -378,7 +378,8 @@ def _check_storage(config: Config) -> None:
 
 def _check_trace(config: Config) -> None:
     endpoint, one_in = config.trace.endpoint, config.trace.one_in
-    whole = re.fullmatch(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?(/[!-~]*)?", endpoint)
+    host = r"[A-Za-z0-9_.-]+|\[[0-9a-fA-F:]+\]"
+    whole = re.fullmatch(rf"https?://({host})(:[0-9]{{1,5}})?(/[!-~]*)?", endpoint)
     port = int((whole[2] or ":1")[1:]) if whole else 0
     good = not endpoint or 0 < port <= limits.PORT_MAX
     _require(good, "trace.endpoint", endpoint, "must be http://HOST:PORT/PATH, or https")

@@ -146,7 +146,7 @@ uint16_t checked_produce(struct reactor *reactor, uint64_t id, bool told, const 
     assert(slot->waiting == 0 && slot->parts == NULL);
     /* Not told: from here on it is a produce like any other. */
     struct withheld *kept = told ? slot->withheld : slot_let_go(conn, slot);
-    kept->produce.checked = true;
+    kept->produce.checked = slot->checked = true;
     const struct waiter waiter = {.kind = WAITER_SLOT, .slot = number, .conn = conn_id(conn)};
     uint16_t problem = reactor_memory(reactor, len) ? PROBLEM_NONE : PROBLEM_BUSY;
     if (problem == PROBLEM_NONE)

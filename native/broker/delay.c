@@ -40,8 +40,10 @@ static bool is_own(const struct delay *delay)
 
 void delay_bounds(const struct reactor *reactor, int64_t *least_us, int64_t *most_us)
 {
-    assert(reactor->delay_us_max >= 0 && reactor->loop.wall_us > PAST_US_MAX);
+    assert(reactor->delay_us_max >= 0);
     *least_us = reactor->loop.wall_us - PAST_US_MAX;
+    if (*least_us < 1) /* 0 is no time; a clock that nobody has set says 1970 */
+        *least_us = 1;
     *most_us = reactor->loop.wall_us + reactor->delay_us_max;
 }
 

@@ -123,7 +123,8 @@ void flush_slots(struct conn *conn)
         answer_render(conn, slot);
         if (slot->span != NULL)
             span_answered(conn_reactor(conn), slot,
-                          slot->kind == SLOT_PROBLEM ? answer_status(slot->problem) : 200);
+                          slot->kind == SLOT_PROBLEM  ? answer_status(slot->problem)
+                          : slot->kind == SLOT_PYTHON ? slot->status : 200);
         slot_clear(conn, slot);
         client->slot_first++;
         if (close) {

@@ -40,6 +40,8 @@ void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16
     if (--slot->waiting > 0)
         return;
     if (slot_is_told(slot)) { /* the upper layer answers, and may produce more before */
+        if (slot->span != NULL && slot->problem == PROBLEM_NONE && slot->checked)
+            span_holds(slot);
         tell_produced(reactor, request_id(waiter->conn, waiter->slot), slot->problem);
         slot_parts_clear(slot);
         return;

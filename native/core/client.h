@@ -22,6 +22,7 @@ struct slot {
     uint8_t kind;
     bool head_only, minimal, close, http10_keep_alive, want_continue, control;
     bool delayed; /* its event waits until it is due: the answer names it */
+    bool checked; /* what was withheld is produced, or what is left of it */
     uint16_t status;
     uint16_t problem;
     uint64_t refusal;  /* the number of a request that was refused, if it has one already */

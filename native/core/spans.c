@@ -111,6 +111,13 @@ void span_handed(struct reactor *reactor, const struct waiter *waiter)
         span->handed_us = monotonic_us();
 }
 
+void span_holds(struct slot *slot)
+{
+    assert(slot->span != NULL);
+    for (uint32_t i = 0; i < slot->part_count; i++)
+        slot->span->events += slot->part_count == 1 ? slot->part.count : slot->parts[i].count;
+}
+
 void span_answered(struct reactor *reactor, struct slot *slot, uint16_t status)
 {
     struct spans *spans = reactor->spans;
@@ -119,8 +126,7 @@ void span_answered(struct reactor *reactor, struct slot *slot, uint16_t status)
     span->status = status;
     span->answered_us = monotonic_us();
     if (slot->kind == SLOT_PRODUCED)
-        for (uint32_t i = 0; i < slot->part_count; i++)
-            span->events += slot->part_count == 1 ? slot->part.count : slot->parts[i].count;
+        span_holds(slot);
     if (spans->count < SPANS_KEPT_MAX)
         spans->kept[spans->count++] = *span;
     else

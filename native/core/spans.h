@@ -53,6 +53,8 @@ void span_open(struct reactor *reactor, const struct http1_request *head, struct
 /* A part of it is stored, in the group that is shown now; or another process has answered it. */
 void span_stored(struct reactor *reactor, const struct waiter *waiter);
 void span_handed(struct reactor *reactor, const struct waiter *waiter);
+/* Its parts are stored: their events are its own. */
+void span_holds(struct slot *slot);
 /* It is answered, with that status. */
 void span_answered(struct reactor *reactor, struct slot *slot, uint16_t status);
 /* It is forgotten with its slot. */

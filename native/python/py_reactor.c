@@ -553,13 +553,12 @@ static PyMethodDef reactor_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-#define METHODS_MAX 160
-static PyMethodDef all_methods[METHODS_MAX + 1]; /* the last one ends them */
+enum { METHODS_SLOT };
 
 static PyType_Slot reactor_slots[] = {
+    [METHODS_SLOT] = {Py_tp_methods, NULL}, /* of all tables: py_reactor_init() */
     {Py_tp_init, Reactor_init},
     {Py_tp_dealloc, Reactor_dealloc},
-    {Py_tp_methods, all_methods},
     {Py_tp_getset, reactor_getset},
     {Py_tp_doc, "A worker's event loop: connections, produce path and log, in C."},
     {0, NULL},
@@ -581,12 +580,17 @@ int py_reactor_init(PyObject *module)
         reactor_answer_methods,
         reactor_delays_methods,
     };
-    int count = 0;
+    size_t count = 0;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        for (const PyMethodDef *def = tables[i]; def->ml_name != NULL; def++) {
-            assert(count < METHODS_MAX);
-            all_methods[count++] = *def;
-        }
+        for (const PyMethodDef *def = tables[i]; def->ml_name != NULL; def++)
+            count++;
+    PyMethodDef *methods = calloc(count + 1, sizeof *methods); /* the last one ends them */
+    if (methods == NULL)
+        return PyErr_NoMemory(), -1;
+    reactor_slots[METHODS_SLOT].pfunc = methods; /* as long as the type, which is never freed */
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        for (const PyMethodDef *def = tables[i]; def->ml_name != NULL; def++)
+            *methods++ = *def;
     PyObject *type = PyType_FromSpec(&reactor_spec);
     if (type == NULL)
         return -1;

@@ -185,9 +185,26 @@ static void test_anything(void)
     }
 }
 
+/* A machine without a battery begins in 1970, until somebody tells it the time. */
+static void test_a_clock_that_nobody_has_set(void)
+{
+    static const char request[] = "POST /v1/topic/t/messages HTTP/1.1\r\nHost: h\r\n"
+                                  "Content-Type: application/vnd.barco.events+x-ndjson\r\n"
+                                  "Content-Length: 12\r\n\r\n{\"value\":1}\n";
+    const int64_t now_us = reactor->loop.wall_us;
+    reactor->loop.wall_us = 1000000;
+    say(table[0], request, sizeof request - 1);
+    CHECK(reactor->log->queued_runs == 1);
+    forget_all();
+    drop(0);
+    connect_one(0, &client_protocol);
+    reactor->loop.wall_us = now_us;
+}
+
 int main(void)
 {
     start();
+    test_a_clock_that_nobody_has_set();
     test_a_detail_is_no_index();
     test_nobody_answers_for_another();
     test_a_route_that_changes();

@@ -89,6 +89,14 @@ def test_lists_in_the_environment_have_commas() -> None:
         ("[storage]\ncompression = 'zstd'", "must be one of lz4, none"),
         ("[log]\nlevel = 'loud'", "must be one of debug, info, warning, error"),
         ("[log]\nformat = 'xml'", "must be one of auto, json, text"),
+        ("[trace]\none_in = -1", "must be 0 or more"),
+        *(
+            (f"[trace]\nendpoint = {each!r}", "must be http://HOST:PORT/PATH, or https")
+            for each in (
+                *("collector:4318", "ftp://h/", "http://", "http://h:0", "http://h:65536"),
+                *("http://user:pass@h/", "http://h/a b", "http://h/\u00e4", "http://h\u00f6h/"),
+            )
+        ),
     ],
 )
 def test_what_is_refused(text: str, words: str, tmp_path: Path) -> None:

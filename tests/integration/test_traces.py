@@ -14,6 +14,7 @@ from collecting import Collector
 from running import RunningBroker
 
 import barco
+from barco import _native
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
@@ -101,6 +102,26 @@ def test_a_produce_and_a_poll(
     assert {each["service.name"] for each in collector.resources} == {"barco"}
     metrics = broker.request("GET", "/metrics").body.decode()
     assert "barco_spans_lost_total 0" in metrics
+
+
+def test_a_checked_topic(start_broker: Callable[..., RunningBroker], collector: Collector) -> None:
+    """Who looks at values answers in place of the core: the span has what was answered."""
+    broker = start_broker(trace_endpoint=collector.endpoint, workers=1)
+    settings = broker.request("PUT", "/v1/topics/t", body=b'{"schemaCheck": "reject"}')
+    assert settings.status == 201
+    none, headers = traceparent()  # Without an id, and the subject has no version.
+    assert produce(broker, "k", headers | {"Content-Type": "application/json"}) == 422
+    some, headers = traceparent()
+    body = _native.batch_encode([None, b"x", None])
+    headers["Content-Type"] = "application/vnd.barco.batch"
+    assert broker.request("PUT", "/v1/topics/t", body=b'{"schemaCheck": "dead"}').status == 200
+    path = "/v1/topic/t/messages"
+    assert broker.request("POST", path, body=body, headers=headers, shard=0).status == 200
+    for trace, status, count in ((none, 422, 0), (some, 200, 2)):
+        collector.until(lambda trace=trace: collector.of(trace))
+        (whole,) = (each for each in collector.of(trace) if each.name == PRODUCE)
+        assert told(whole)["http.response.status_code"] == status
+        assert told(whole)["messaging.batch.message_count"] == count
 
 
 def test_one_in_some_where_nothing_is_said(

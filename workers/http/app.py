@@ -265,7 +265,10 @@ class App:
             return None
         except Exception:  # noqa: BLE001 - as in `handle`.
             _log.exception("%s %.200r failed", call.method, call.path)
-            return problem_response(BrokerError("The broker failed; its log says how."))
+            response = problem_response(BrokerError("The broker failed; its log says how."))
+        if self._context.service.access.required:
+            response = self._audited(call.method, call.path, call.headers, response, "")
+        return response
 
     async def _dispatch(self, call: Call) -> Response:
         understood = self._understood(call)

@@ -74,9 +74,14 @@ class Exporter:
             for each in produces:
                 for span in spans_of(each):
                     self.traces.add(span)
-            while spans := self.traces.take(BATCH_SPANS):
-                if not await self._export(spans):
-                    break
+            await self.export()
+
+    async def export(self) -> None:
+        """What waits now, in batches. What comes meanwhile is for the next time: else a span or two
+        would go at a time, and the core's own, which wait for this to end, be lost."""
+        while spans := self.traces.take(BATCH_SPANS):
+            if not await self._export(spans) or len(spans) < BATCH_SPANS:
+                break
 
     async def _export(self, spans: list[Span]) -> bool:
         try:
@@ -108,6 +113,9 @@ class Exporter:
             if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
                 raise ValueError("this is no answer of HTTP")
             return int(rest[:3])
+        except BaseException:
+            writer.transport.abort()  # Closed, it would wait for ever for who reads nothing.
+            raise
         finally:
             writer.close()
 

@@ -14,7 +14,7 @@ from barco.model.access import ALL, QUOTAS, AccessTable, Grant, User, hash_of
 from barco.model.options import WorkerOptions
 from barco.workers.http.app import is_open
 from barco.workers.http.base.audit import KEPT_OF_ONE
-from barco.workers.http.base.messages import Call
+from barco.workers.http.base.messages import Call, Response
 from barco.workers.http.needs import NEEDS
 from barco.workers.http.table import ROUTES
 
@@ -367,6 +367,23 @@ def test_documents_that_are_refused_are_told_as_requests_are(
         caplog.clear()
         app.audit.tell(([], []))
         assert vars(caplog.records[0])["left_out"] == 200 - KEPT_OF_ONE
+
+    asyncio.run(main())
+
+
+def test_a_failure_at_once_has_an_id_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a bug")
+
+    async def main() -> None:
+        app = closed().apps[0]
+        assert app is not None
+        monkeypatch.setitem(app._at_once, "queues.lease", fail)
+        headers = [(b"Authorization", b"Bearer all")]
+        call = Call(0, "POST", "/v1/queue/g/lease", "topic=t", headers, b"")
+        answer = app.at_once(call)
+        assert isinstance(answer, Response) and answer.status == 500
+        assert "Barco-Request-Id" in dict(answer.headers)
 
     asyncio.run(main())
 

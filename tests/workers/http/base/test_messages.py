@@ -1,11 +1,15 @@
 """Reading requests, choosing media types, writing responses."""
 
+import asyncio
+import gc
+
 import pytest
 
 from barco.errors import (
     MethodNotAllowedError,
     NotAcceptableError,
     NotFoundError,
+    OutcomeUnknownError,
     RequestError,
 )
 from barco.workers.http.base import messages
@@ -14,6 +18,7 @@ from barco.workers.http.base.messages import (
     KEPT_CHARACTERS_MAX,
     Request,
     Response,
+    Soon,
     choose,
     parse_number,
     parse_query,
@@ -107,3 +112,23 @@ def test_headers_of_a_name_are_joined() -> None:
 def test_a_header_with_a_line_end_is_a_bug() -> None:
     with pytest.raises(AssertionError):
         Response(200, b"", (("X", "a\r\nY: b"),)).head()
+
+
+def test_failures_of_an_answer_that_comes_soon_are_all_heard() -> None:
+    """Who asks only until the first is told by the log, for each other one, that nobody did."""
+
+    async def main() -> list[str]:
+        loop, told = asyncio.get_running_loop(), list[str]()
+        loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+        waiting = [loop.create_future() for _ in range(3)]
+        soon, ended = Soon(Response(204), waiting), asyncio.Event()
+        soon.then(ended.set)
+        for each in waiting:
+            each.set_exception(OutcomeUnknownError("lost"))
+        await ended.wait()
+        assert not soon.good
+        del soon, waiting, each
+        gc.collect()
+        return told
+
+    assert asyncio.run(main()) == []
