@@ -86,28 +86,34 @@ def test_after_somebody_elses_work(catalog: restcatalog.RestCatalog) -> None:
     assert iceberg.RETRIES not in again._table.properties, "others retry as they like"
 
 
-@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("stored", ["never", "at once", "late"])
 def test_an_answer_is_lost(
-    catalog: restcatalog.RestCatalog, stored: bool, monkeypatch: pytest.MonkeyPatch
+    catalog: restcatalog.RestCatalog, stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection ends before the catalogue has a commit, or when it has stored it."""
-    name = f"raw.lost{int(stored)}"
+    """The connection ends before the catalogue has a commit, or when it has stored it, or it stores
+    it while the same rows are committed again."""
+    name = f"raw.lost-{stored[:2]}"
     mine = table(catalog, name)
     mine.commit(rows(0), progress(1))
-    real, lost = requests.Session.send, []
+    real, lost, sent = requests.Session.send, [], []
 
     def send(self: Any, request: Any, **given: Any) -> Any:
-        if request.method != "POST" or UPDATE not in request.url or lost:
+        if request.method != "POST" or UPDATE not in request.url:
             return real(self, request, **given)
-        lost.append(request.url)
-        if stored:
-            assert real(self, request, **given).status_code == 200
-        raise requests.ConnectionError("reset by peer")
+        sent.append(request)
+        if len(sent) == 1:
+            lost.append(request)
+            if stored == "at once":
+                assert real(self, request, **given).status_code == 200
+            raise requests.ConnectionError("reset by peer")
+        if stored == "late" and lost:
+            assert real(self, lost.pop(), **given).status_code == 200
+        return real(self, request, **given)
 
     monkeypatch.setattr(requests.Session, "send", send)
     mine.commit(rows(1), progress(2))
     mine.commit(rows(2), progress(3))
-    assert len(lost) == 1
+    assert len(sent) == (2 if stored == "at once" else 3)
     assert [each["n"] for each in scanned(catalog, name)] == [0, 1, 2]
 
 
@@ -152,6 +158,15 @@ def test_killed_at_each_request(catalog: restcatalog.RestCatalog) -> None:
         for n in range(begin, 2):
             mine.commit(rows(n), progress(n + 1))
         assert [each["n"] for each in scanned(catalog, name)] == [0, 1]
+
+
+def test_a_warehouse_is_what_the_catalogue_calls_it() -> None:
+    """A REST catalogue's is a name; that of a catalogue in a file is a directory."""
+    from barco.tables import catalogs
+
+    assert catalogs.properties("http://h:1", "lake", "")["warehouse"] == "lake"
+    there = catalogs.properties("sqlite:///c.db", "lake", "")["warehouse"]
+    assert there == f"file://{Path('lake').resolve()}"
 
 
 def test_who_shows_no_token_or_a_wrong_one(
