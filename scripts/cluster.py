@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -150,6 +151,18 @@ class LocalCluster:
         self._pid_file(ordinal).write_text(f"{broker.pid}\n")
         return int(broker.pid)
 
+    def check_free(self) -> None:
+        """ClusterError: somebody else listens where a broker that does not run yet is to."""
+        for ordinal, endpoint in enumerate(self.endpoints):
+            host, _, port = endpoint.rpartition(":")
+            with socket.socket() as probe:
+                taken = probe.connect_ex((host, int(port))) == 0
+            if taken and self.pid(ordinal) is None:
+                raise ClusterError(
+                    f"another process listens at {endpoint}: stop it first"
+                    " (make demo-stop, if it is the broker of make demo)"
+                )
+
     def pid(self, ordinal: int) -> int | None:
         """The process id of a broker that runs."""
         try:
@@ -263,6 +276,7 @@ def main() -> int:
 
 def start(cluster: LocalCluster) -> None:
     """All that do not run yet."""
+    cluster.check_free()
     cluster.write()
     for ordinal in range(SIZE):
         if cluster.pid(ordinal) is None:

@@ -117,6 +117,7 @@ def run(cluster: LocalCluster, place: "flights_demo.Place") -> None:
     """The whole of it."""
     source = flights_demo.prepare(place)
     cluster.stop()
+    cluster.check_free()
     shutil.rmtree(cluster.root, ignore_errors=True)
     cluster.write()
     for ordinal in range(len(cluster.hosts)):

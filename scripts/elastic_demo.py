@@ -108,6 +108,7 @@ def run(cluster: LocalCluster, place: "flights_demo.Place") -> None:
     """The whole of it."""
     source = flights_demo.prepare(place)
     cluster.stop()
+    cluster.check_free()
     shutil.rmtree(cluster.root, ignore_errors=True)
     cluster.write(3)
     for ordinal in range(3):

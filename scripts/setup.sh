@@ -83,6 +83,9 @@ if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null && ! has_header fuse3/fu
         libfuse3-dev fuse3 >/dev/null || say "no libfuse3-dev, so no tests with a FUSE disk"
 fi
 python=$(find_python)
+if [[ -n ${BARCO_PYTHON:-} && $python != "$(command -v "$BARCO_PYTHON")" ]]; then
+    die "BARCO_PYTHON=$BARCO_PYTHON is no Python 3.11 or newer with venv and Python.h"
+fi
 has_java || say "no Java 17 or newer, so no Spark: apt-get install default-jre-headless"
 
 # --- The virtual environment --------------------------------------------------------------------

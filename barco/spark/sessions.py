@@ -4,8 +4,10 @@ import os
 import sys
 from collections.abc import Mapping
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from barco.errors import OperatorError
 from barco.spark.base import cores
 from barco.spark.source import BarcoSource
 
@@ -19,6 +21,11 @@ SETTINGS = {
 JAVA_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Spark reads each cell of a batch through checks of bounds and of reference counts: a tenth of its
 time, for batches that its own Python workers have made."""
+
+NO_JAVA = (
+    "Spark's Java did not start; what it said is above. Spark needs Java 17 or newer: install it"
+    " (Debian: apt-get install default-jre-headless) or set JAVA_HOME"
+)
 
 _JAVA_SETTINGS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 
@@ -49,7 +56,12 @@ def session(
         chosen[name] = f"{chosen.get(name, '')} {JAVA_OPTIONS}".strip()
     for name, value in chosen.items():
         builder = builder.config(name, value)
-    found: SparkSession = builder.getOrCreate()
+    try:
+        found: SparkSession = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if "JAVA_GATEWAY_EXITED" not in str(error):
+            raise
+        raise OperatorError(NO_JAVA) from error
     cores.tell(found)
     register(found)
     return found

@@ -15,6 +15,7 @@ from running import RunningBroker
 
 pa = pytest.importorskip("pyarrow", reason="no pyarrow: pip install 'barco[export]'")
 import pyarrow.parquet as pq
+from reference import restcatalog
 
 import barco
 from barco.supervisor.tied import start_tied
@@ -229,3 +230,39 @@ def test_iceberg(broker: RunningBroker, tmp_path: Path) -> None:
     table = catalog.load_table("raw.t").scan().to_arrow()
     rows = sorted(table.to_pylist(), key=lambda row: (row["_slice"], row["_offset"]))
     check(rows, 4_000)
+
+
+def test_a_rest_catalog_and_kill_9(broker: RunningBroker, tmp_path: Path) -> None:
+    """Into Iceberg's own REST catalogue, by exports that are killed while events come."""
+    pytest.importorskip("pyiceberg", reason="no pyiceberg: pip install 'barco[export]'")
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import NoSuchTableError
+
+    path = tmp_path / "catalog"
+    path.mkdir()
+    with restcatalog.running(path) as there:
+        words = ("t", "--to", "iceberg:raw.t", "--catalog", there.uri, "--columns", "auto")
+        words += ("--catalog-token-file", str(there.token_file))
+        given = {"type": "rest", "uri": there.uri, "token": restcatalog.TOKEN}
+        catalog = load_catalog("other", **given)
+
+        def snapshots() -> int:
+            try:
+                return len(catalog.load_table("raw.t").snapshots())
+            except NoSuchTableError:
+                return 0
+
+        count = 0
+        for _ in range(3):
+            wanted = snapshots() + 2
+            following = command(broker, *words, "--follow", "--every", "1")
+            with start_tied(following, stderr=subprocess.DEVNULL) as process:
+                while snapshots() < wanted:  # With events on their way into the next one.
+                    assert process.poll() is None
+                    produce(broker, range(count, count + 500))
+                    count += 500
+                process.kill()
+        export(broker, *words)
+        rows = catalog.load_table("raw.t").scan().to_arrow().to_pylist()
+        check(sorted(rows, key=lambda row: (row["_slice"], row["_offset"])), count)
+        assert export(broker, *words)["events"] == 0

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import socket
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -43,3 +44,15 @@ def test_a_process_id_of_somebody_else_is_not_ours(script: ModuleType, tmp_path:
     (tmp_path / "b0.pid").write_text(f"{os.getpid()}\n")
     assert cluster.pid(0) is None and cluster.pid(1) is None
     assert cluster.stop() == []
+
+
+def test_ports_of_somebody_else_are_told_before_a_broker_starts(
+    script: ModuleType, tmp_path: Path
+) -> None:
+    cluster = script.LocalCluster(tmp_path, hosts=("127.94.3.1", "127.94.3.2", "127.94.3.3"))
+    cluster.check_free()
+    port = int(cluster.endpoints[1].rpartition(":")[2])
+    told = pytest.raises(script.ClusterError, match=r"127\.94\.3\.2:.*make demo-stop")
+    with socket.create_server(("127.94.3.2", port)), told:
+        script.start(cluster)
+    assert not list(tmp_path.iterdir()), "nothing was made, nothing was started"

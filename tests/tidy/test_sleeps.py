@@ -55,6 +55,7 @@ BEFORE_ANOTHER_TRY = {
     "barco.supervisor.gossip:_connect": "a broker that was tried just now",
     "barco.kubernetes.api:follow": "the API server",
     "barco.tables.job:_slices": "who leads a slice since a moment",
+    "barco.tables.iceberg:_stored_after": "a catalogue that gave no answer",
     "barco.cli.shared.in_kubernetes:_waited": "the API server, addresses of pods, a cluster",
     "barco.supervisor.sources.asking:ask": "its pace: nobody is told when a leader is there",
     "barco.supervisor.sources.wish:wish": "what another broker has set, told by gossip",

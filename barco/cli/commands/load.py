@@ -24,7 +24,7 @@ from rich.progress import (
 from rich.text import Text
 
 import barco
-from barco.cli.commands.produce import settle
+from barco.cli.commands.produce import has_keys, settle, tell_keyless
 from barco.cli.shared import talk
 from barco.cli.shared.lines import KeyField, blocks, csv_blocks
 
@@ -93,6 +93,8 @@ def run(args: argparse.Namespace) -> int:
         for file in args.files:
             _load(producer, file, args, bar)
         events = bar.finish()
+    if events and args.key_field and not bar.keyed:
+        tell_keyless(args.key_field)
     _summarize(args, events, total, time.monotonic() - began)
     return 0
 
@@ -105,6 +107,8 @@ class _Bar:
         self._task = progress.add_task("", total=total, events=0)
         self._futures: deque[Future[int]] = deque()
         self._events = 0
+        self.keyed = False
+        """Whether any event had a key."""
 
     def file(self, name: str) -> None:
         self._progress.update(self._task, description=name)
@@ -151,6 +155,7 @@ def _load(producer: "barco.Producer", file: Path, args: argparse.Namespace, bar:
         read = 0
         for values, keys in _batches(stream, kind, args.key_field):
             future = producer.send_many(args.topic, values, keys)
+            bar.keyed = bar.keyed or has_keys(keys)
             at = os.lseek(stream.fileno(), 0, os.SEEK_CUR) if stream.seekable() else 0
             bar.sent(future, at - read)
             read = at

@@ -57,6 +57,8 @@ class Sent:
     """Of the values that were read."""
     waits: bool = True
     """For a broker: to be found at first, then to acknowledge what was read."""
+    keyed: bool = False
+    """Whether any event had a key."""
 
     @property
     def told(self) -> str:
@@ -174,6 +176,8 @@ def run(args: argparse.Namespace) -> int:
     finally:
         waiting.cancel()
     elapsed = time.monotonic() - began
+    if sent.events and args.key_field and not sent.keyed:
+        tell_keyless(args.key_field)
     if args.json:
         talk.print_json(
             {
@@ -198,6 +202,16 @@ def open_input(name: str) -> BinaryIO:
     if name == "-":
         return open(sys.stdin.fileno(), "rb", buffering=0, closefd=False)
     return Path(name).open("rb", buffering=0)
+
+
+def has_keys(keys: "list[bytes | None] | None") -> bool:
+    """Whether any of them is one."""
+    return keys is not None and keys.count(None) < len(keys)
+
+
+def tell_keyless(field: str) -> None:
+    """One line, for whoever has misspelt it: events were stored, and have no order."""
+    talk.say(f"warning: no event has the field {field}: they have no key, and keep no order")
 
 
 def settle(futures: "deque[Future[int]]", *, all: bool = False) -> int:
@@ -230,6 +244,7 @@ def _send_lines(
         return
     for lines in blocks(stream):
         keys = [key] * len(lines) if field is None else field.keys(lines)
+        sent.keyed = sent.keyed or has_keys(keys)
         sent.waits = True
         headers = [args.header] * len(lines) if args.header else None
         futures.append(producer.send_many(args.topic, lines, keys, headers))
@@ -249,6 +264,7 @@ def _send_delayed(
     field = KeyField(args.key_field) if args.key_field else None
     for lines in blocks(stream):
         keys = [args.key] * len(lines) if field is None else field.keys(lines)
+        sent.keyed = sent.keyed or has_keys(keys)
         sent.waits = True
         futures = [
             producer.send(args.topic, line, key, headers=args.header, **delay)

@@ -11,6 +11,8 @@ from barco.errors import ConfigError
 from barco.supervisor.files.credentials import file_named
 
 VARIABLE = "BARCO_TOKEN_FILE"
+CATALOG_VARIABLE = "BARCO_CATALOG_TOKEN_FILE"
+"""Of a catalog of tables, which is not a broker."""
 
 
 def token_in(path: str) -> str:
@@ -18,13 +20,27 @@ def token_in(path: str) -> str:
     if not path:
         return ""
     try:
-        token, mode = read_token(path), os.stat(path).st_mode
+        token = read_token(path)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ConfigError(f"a token is to be in {path!r}: {why}") from None
+    warn_readable(path)
+    return token
+
+
+def catalog_token_default() -> str:
+    """The path that the environment names, if any."""
+    return os.environ.get(CATALOG_VARIABLE, "")
+
+
+def warn_readable(path: str) -> None:
+    """One line, where everybody of this machine can read a token."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return
     if stat.S_ISREG(mode) and mode & stat.S_IROTH:
         sys.stderr.write(f"barco: everybody here can read the token in {path}: chmod 600 {path}\n")
-    return token
 
 
 def own_files(config: Config) -> tuple[str, str]:

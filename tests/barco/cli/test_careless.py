@@ -107,3 +107,19 @@ def test_a_producer_that_is_refused_does_not_wait(refusing: str) -> None:
     ):
         producer.send("t", b"1")
         producer.flush()
+
+
+@pytest.mark.parametrize("catalog", [f"https://me:{TOKEN}@127.0.0.1:9", f"http://h?token={TOKEN}"])
+def test_a_token_in_the_address_of_a_catalog_is_refused_and_not_repeated(
+    catalog: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of("export", "t", "--to", "iceberg:a.b", "--catalog", catalog) == 2
+    said = capsys.readouterr()
+    assert "--catalog-token-file" in said.err and TOKEN not in said.out + said.err
+
+
+def test_a_catalog_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyiceberg", reason="no pyiceberg: pip install 'barco[export]'")
+    assert code_of("export", "t", "--to", "iceberg:a.b", "--catalog", "http://127.0.0.1:9") == 1
+    said = capsys.readouterr()
+    assert re.fullmatch(r"barco: the catalog http://127.0.0.1:9 [^\n]+\n", said.err)

@@ -88,6 +88,17 @@ def test_consume_with_a_group_goes_on_where_it_stopped(broker, run, tmp_path):
     assert (code, out, err) == (1, "", "barco: 0 of 1 events came\n")
 
 
+@pytest.mark.parametrize("command", [["produce", "t"], ["load", "--topic", "t"]])
+def test_a_field_that_no_event_has_is_told(broker, run, tmp_path, command):
+    file = tmp_path / "in"
+    file.write_text('{"id":1}\n{"n":2}\n')
+    code, _, err = run(*command, str(file), "--key-field", "id")
+    assert code == 0 and "no event has" not in err
+    code, out, err = run(*command, str(file), "--key-field", "ident", "--json")
+    assert code == 0 and "warning: no event has the field ident" in err
+    assert json.loads(out)["events"] == 2
+
+
 def test_load(broker, run, tmp_path):
     lines = tmp_path / "a.ndjson"
     lines.write_text("".join(f'{{"id":"{n % 7}","n":{n}}}\n' for n in range(5_000)))

@@ -11,8 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from barco.cli.commands.export.words import DESCRIPTION, EPILOG
-from barco.cli.shared import talk
-from barco.errors import OperatorError
+from barco.cli.shared import shown, talk
 
 ICEBERG = "iceberg:"
 
@@ -26,10 +25,14 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("topic", metavar="TOPIC", type=talk.topic)
     parser.add_argument("--to", required=True, metavar="DIR|iceberg:NAMESPACE.TABLE",
                         help="a directory for Parquet files, or a table")  # fmt: skip
-    parser.add_argument("--catalog", metavar="URI",
+    parser.add_argument("--catalog", metavar="URI", type=_catalog,
                         help="of Iceberg: http://HOST:PORT (REST), or sqlite:///FILE")  # fmt: skip
-    parser.add_argument("--warehouse", metavar="DIR|URI", default="",
-                        help="where a new Iceberg table lies (default: the catalog's)")  # fmt: skip
+    parser.add_argument("--catalog-token-file", metavar="FILE", type=_catalog_token,
+                        default=shown.catalog_token_default(), help="a file with the token that a"
+                        f" REST catalog asks for (default: ${shown.CATALOG_VARIABLE})")  # fmt: skip
+    parser.add_argument("--warehouse", metavar="NAME|DIR|URI", default="",
+                        help="a REST catalog's name for it; else where a new table lies (default:"
+                        " the catalog's)")  # fmt: skip
     parser.add_argument("--columns", metavar="none|auto|NAME:TYPE,...", default="none",
                         help="make columns of JSON (default: none)")  # fmt: skip
     parser.add_argument("--from", metavar="PLACE", dest="start", type=talk.place,
@@ -99,10 +102,26 @@ def _sink(args: argparse.Namespace, iceberg: bool) -> Any:
         return importlib.import_module("barco.tables.folder").Folder(args.to, args.topic)
     module = importlib.import_module("barco.tables.iceberg")
     name = str(args.to).removeprefix(ICEBERG)
-    try:
-        return module.Iceberg(name, args.catalog, args.warehouse)
-    except (OSError, ValueError) as error:
-        raise OperatorError(f"the catalog {args.catalog}: {error}") from error
+    return module.Iceberg(name, args.catalog, args.warehouse, args.catalog_token_file)
+
+
+def _catalog(uri: str) -> str:
+    """For argparse: where a catalog is. What is refused is not repeated: it may have a secret."""
+    kind, found, rest = uri.partition("://")
+    if not found:
+        raise argparse.ArgumentTypeError("a catalog is http://HOST:PORT (REST) or sqlite:///FILE")
+    if kind in ("http", "https") and ("@" in rest or "?" in rest):
+        raise argparse.ArgumentTypeError(
+            "an address of a catalog has no name, password or token in it: --catalog-token-file"
+        )
+    return uri
+
+
+def _catalog_token(path: str) -> str:
+    """For argparse: a file that is there; it is read with each request, so its path counts."""
+    if path:
+        shown.warn_readable(path)
+    return path
 
 
 def _teller(args: argparse.Namespace, began: float) -> Any:

@@ -25,7 +25,8 @@ Needs:
 Examples:
   barco export flights --to flights.parquet.d --columns auto
   barco export flights --to flights.parquet.d --follow --every 300
-  barco export flights --to iceberg:raw.flights --catalog http://catalog:8181
+  barco export flights --to iceberg:raw.flights --catalog https://catalog:8181 \\
+      --warehouse lake --catalog-token-file catalog.token
   barco export flights --to iceberg:raw.flights --catalog sqlite:///lake.db --warehouse lake
   duckdb -c "select count(*) from read_parquet('flights.parquet.d/*.parquet', union_by_name=true)"
 
