@@ -12,7 +12,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
-from barco.workers.schemas import json_kind, kinds, words
+from barco import _native
+from barco.workers.schemas import json_kind, kinds, shapes, words
 from barco.workers.schemas.records import Draft
 
 REASON_CHARS_MAX, POINTER_CHARS_MAX = 300, 512
@@ -26,8 +27,13 @@ class Flaw(NamedTuple):
     """Into a JSON value, RFC 6901; "" is all of it. None: it is no JSON."""
 
 
-Judge = Callable[[bytes], Flaw | None]
-"""Looks at what is behind the id; None: nothing is wrong."""
+class Judge(NamedTuple):
+    """Of one schema."""
+
+    look: Callable[[bytes], Flaw | None]
+    """At what is behind the id; None: nothing is wrong."""
+    shape: _native.Shape | None = None
+    """Passes over most values that are right, many at once. Of others it knows nothing."""
 
 
 def judge_of(kind: str, text: str, needed: list[tuple[str, str, str]]) -> Judge | None:
@@ -54,10 +60,11 @@ _DECODE = json.JSONDecoder(parse_constant=_constant).decode
 
 def _json_judge(text: str, needed: kinds.Needed) -> Judge:
     schema = kinds.parsed(text)
-    validator = json_kind.validator(schema, {n: kinds.parsed(draft.text) for n, draft in needed})
+    others = {name: kinds.parsed(draft.text) for name, draft in needed}
+    validator = json_kind.validator(schema, others)
     is_valid, errors = validator.is_valid, validator.iter_errors
 
-    def judge(value: bytes) -> Flaw | None:
+    def look(value: bytes) -> Flaw | None:
         try:
             found = _DECODE(value.decode())
             if is_valid(found):
@@ -69,7 +76,7 @@ def _json_judge(text: str, needed: kinds.Needed) -> Judge:
             return Flaw(f"This is no JSON: {str(wrong)[:REASON_CHARS_MAX]}.")
         return Flaw(str(error.message)[:REASON_CHARS_MAX], _pointer(error.instance_path))
 
-    return judge
+    return Judge(look, shapes.shape_of(schema))
 
 
 def _pointer(path: list[str | int]) -> str:
@@ -87,7 +94,7 @@ def _avro_judge(text: str, needed: kinds.Needed) -> Judge | None:
     fastavro = import_module("fastavro")
     parsed = fastavro.parse_schema(schema)
 
-    def judge(value: bytes) -> Flaw | None:
+    def look(value: bytes) -> Flaw | None:
         stream = io.BytesIO(value)
         try:
             fastavro.schemaless_reader(stream, parsed, None)
@@ -97,7 +104,7 @@ def _avro_judge(text: str, needed: kinds.Needed) -> Judge | None:
         left = len(value) - stream.tell()
         return Flaw(f"{left} bytes are left behind what the schema says.") if left else None
 
-    return judge
+    return Judge(look)
 
 
 _DROPPED = ("logicalType", "aliases", "doc", "default", "__fastavro_parsed", "__named_schemas")

@@ -5,10 +5,11 @@ ago counts. What is known goes on to be used while nobody can be asked.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from barco.errors import BarcoError, NotFoundError
+from barco.types import KiB
 from barco.workers.http.base.context import Context
 from barco.workers.schemas import judging, words
 from barco.workers.schemas.judging import Flaw, Judge
@@ -25,6 +26,9 @@ ASK_S = 0.05
 
 TURN_S = 0.002
 """Then others have the loop."""
+
+RUN_BYTES = 256 * KiB
+"""Of values that are passed over at once."""
 
 SUBJECTS_MAX, JUDGES_MAX = 1_024, 512
 """That are kept in memory; a compiled schema may be some hundred KiB."""
@@ -55,9 +59,7 @@ class Subjects:
         self._judges: dict[int, tuple[str, Judge | None]] = {}
         """By id, with the kind: what an id means never changes."""
 
-    async def flaws(
-        self, topic: str, values: Sequence[bytes | None], is_json: bool
-    ) -> dict[int, Flaw]:
+    async def flaws(self, topic: str, values: list[bytes | None], is_json: bool) -> dict[int, Flaw]:
         """What is wrong, by the number in the body. NotReadyError: nobody can say now. is_json:
         values may name no schema; then the newest version counts, if that is a JSON Schema."""
         came_s = self._now_s()
@@ -111,30 +113,36 @@ class Subjects:
         return found
 
     async def _judged(
-        self, subject: Subject, values: Sequence[bytes | None], is_json: bool
+        self, subject: Subject, values: list[bytes | None], is_json: bool
     ) -> dict[int, Flaw]:
         found: dict[int, Flaw] = {}
-        judges: dict[int, Judge | Flaw | None] = {}
-        newest = await self._newest(subject) if is_json else _NO_ID
-        until_s = self._now_s() + TURN_S
-        for at, value in enumerate(values):
-            if value is None:
-                continue
-            judge, start = newest, 0
-            if value[:1] == b"\0":
-                id, start = int.from_bytes(value[1:ID_BYTES], "big"), ID_BYTES
-                if len(value) < ID_BYTES:
-                    id = 0
-                if id not in judges:
-                    judges[id] = await self._of_id(subject, id)
-                judge = judges[id]
-            if judge is not None:
-                flaw = judge if isinstance(judge, Flaw) else judge(value[start:])
+        judges: dict[bytes, Judge | Flaw | None] = {b"": _NO_ID}
+        """By what names the schema before the value."""
+        if is_json:
+            judges[b""] = await self._newest(subject)
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + TURN_S
+        at = 0
+        while at < len(values):
+            value = values[at]
+            lead = b"" if value is None or value[:1] != b"\0" else value[:ID_BYTES]
+            if lead not in judges:
+                id = int.from_bytes(lead[1:], "big") if len(lead) == ID_BYTES else 0
+                judges[lead] = await self._of_id(subject, id)
+            judge = judges[lead]
+            end = at
+            if isinstance(judge, Judge) and judge.shape is not None:
+                end = judge.shape.run(values, at, lead, RUN_BYTES)
+            if end <= at:  # Of the value there nobody has said that it is right.
+                at = at if end == at else ~end
+                flaw = _flaw(judge, values[at], len(lead))
                 if flaw is not None:
                     found[at] = flaw
-            if at & 15 == 15 and self._now_s() > until_s:
+                end = at + 1
+            at = end
+            if now_s() > until_s:
                 await asyncio.sleep(0)
-                until_s = self._now_s() + TURN_S
+                until_s = now_s() + TURN_S
         return found
 
     async def _newest(self, subject: Subject) -> Judge | Flaw | None:
@@ -153,3 +161,9 @@ class Subjects:
             return (await self._judge(id))[1]
         except NotFoundError:  # It was deleted a moment ago.
             return Flaw(f"Its schema {id} is not there any more.")
+
+
+def _flaw(judge: Judge | Flaw | None, value: bytes | None, start: int) -> Flaw | None:
+    if value is None or judge is None:
+        return None
+    return judge if isinstance(judge, Flaw) else judge.look(value[start:])
