@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from barco import _native
+from barco.workers.schemas import breadth
 
 NODES_MAX, MEMBERS_MAX, CHOICES_MAX = 4_096, 256, 256
 """Of one program; named members of one object, and values of one `enum`."""
@@ -49,9 +50,6 @@ _FORMATS_CHECKED = tuple(f"http://json-schema.org/draft-0{n}/schema" for n in (4
 _FORMATS_TOLD = tuple(
     f"https://json-schema.org/draft/{each}/schema" for each in ("2019-09", "2020-12")
 )
-
-_BASES = ("$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor")
-"""With one of these inside, a reference may mean what is not where it says."""
 
 _ABOUT = {
     **dict.fromkeys(("pattern", "contentEncoding", "contentMediaType", "contentSchema"), _STRING),
@@ -116,7 +114,7 @@ class _Program:
         if name not in _FORMATS_CHECKED + _FORMATS_TOLD:
             raise _UnknownError
         self.checks_formats = name in _FORMATS_CHECKED
-        self.has_bases = _has_bases(schema)
+        self.has_bases = breadth.has_bases(schema)
         self._nodes = [_Node(), _Node(0)]
         self._known: dict[int, int] = {}
         """By the schema's identity: references lead to one more than once, and in circles."""
@@ -171,22 +169,6 @@ class _Program:
         counts = len(nodes), len(choices), len(members), len(refs), len(texts)
         head, ends = struct.pack("<6I", *counts, self._root), struct.pack(f"<{len(refs)}I", *refs)
         return b"".join((head, *nodes, *choices, *members, ends, texts))
-
-
-def _has_bases(schema: Any) -> bool:
-    layer, outermost = [schema], True
-    while layer:
-        below: list[Any] = []
-        for each in layer:
-            if isinstance(each, dict):
-                names = _BASES[2:] if outermost else _BASES
-                if any(isinstance(each.get(name), (str, bool)) for name in names):
-                    return True
-                below += each.values()
-            elif isinstance(each, list):
-                below += each
-        layer, outermost = below, False
-    return False
 
 
 # --- What keywords ask for ---------------------------------------------------------------------

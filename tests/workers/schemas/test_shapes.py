@@ -95,6 +95,9 @@ def test_what_is_usual_is_accepted(more: str) -> None:
         '"when": "2025-11-27T24:00:00Z"',
         '"when": "2025-11-27 08:00:00Z"',
         '"when": "2025-11-27T08:00:00"',
+        '"when": "2025-11-27T08:00:60Z"',
+        '"free": "\\ud800"',
+        '"free": "\\ud83d\\ude00"',
         '"day": "2025-02-30"',
         '"day": "2025-11-27T"',
         '"price": -0.5',
@@ -183,6 +186,12 @@ def test_what_is_no_json_is_not_accepted(value: bytes) -> None:
 )
 def test_what_is_not_known_is_left_to_the_validator(keyword: Any, value: str) -> None:
     assert not held(keyword, value)
+
+
+def test_what_is_escaped_or_there_twice_is_no_more_than_it_is() -> None:
+    assert not held({"enum": ["a\\n"]}, '"a\\n"')  # A backslash, and the end of a line.
+    assert not held({"required": ["a", "b"]}, '{"a": 1, "a": 1}')
+    assert held({"required": ["a", "b"]}, '{"a": 1, "a": 1, "b": 1}')
 
 
 def test_of_other_kinds_something_is_known_all_the_same() -> None:
