@@ -240,7 +240,6 @@ def _one_of(program: _Program, node: _Node, value: Any, schema: Mapping[str, Any
     for each in value:
         known = isinstance(each, dict) and "type" in each and "$ref" not in each
         more = _kinds_of(each["type"]) if known else _ALL
-        more |= _NUMBER if more & _NUMBER else 0  # 1.0 is an integer.
         if kinds & more:
             node.kinds = 0
         kinds |= more

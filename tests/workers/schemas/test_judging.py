@@ -58,6 +58,7 @@ ANY_JSON = [
     {"type": "array", "items": {"$ref": "#"}},
     {"type": "object", "additionalProperties": {"$ref": "#"}},
 ]
+TWO = {"anyOf": [{}, {}]}
 TWICE = {"anyOf": [{"items": {"$ref": "#"}, "maxItems": 3}, {"items": {"$ref": "#"}}]}
 
 
@@ -80,6 +81,8 @@ def layers(count: int) -> dict[str, Any]:
         ({"properties": {"l": {"$ref": "#"}}, "additionalProperties": {"$ref": "#"}}, 2),
         ({"properties": {"l": {}}, "patternProperties": {"l": {"$ref": "#"}}}, 3),
         (layers(3), 16),
+        ({"allOf": [{"properties": {"a": TWO}}, {"additionalProperties": TWO}]}, 6),
+        ({"allOf": [{"additionalProperties": TWO}, {"properties": {"a": TWO}}]}, 6),
         ({"prefixItems": [{"anyOf": [{}, {}]}], "items": {}}, 3),
         ({"enum": [1, "a", [1], {}]}, 17),
         ({"items": {"pattern": "^(?=a)"}}, 4_001),
@@ -121,7 +124,7 @@ def test_what_has_too_many_parts_for_its_schema_is_refused() -> None:
 
 
 def test_where_a_reason_would_be_long_it_is_short() -> None:
-    """Of choices each has its own reasons, of each part: those are not collected without a bound."""
+    """Each choice has reasons of its own, of each part: not all of them are collected."""
     choices = {"anyOf": [{"items": {"type": "string"}}, {"items": {"type": "null"}}]}
     assert "any of" in flaw(choices, b"[" + b"1," * 50 + b"1]").reason
     found = flaw(choices, b"[" + b"1," * 100_000 + b"1]")
@@ -185,6 +188,7 @@ def record(*types: Any, name: str = "R") -> dict[str, Any]:
         (record("int", ["null", "R"]), False),  # It refers to itself.
         (record(["null", array("R")]), False),
         (record({"type": "map", "values": "R"}), False),
+        (record(["null", record(["null", "R"], name="S")]), False),  # And not by the nearest.
         ("string", True),
     ],
 )

@@ -179,6 +179,14 @@ def test_what_is_no_json_is_not_accepted(value: bytes) -> None:
         ({"oneOf": [{"type": "integer"}, {"type": "number", "minimum": 9}]}, "1"),
         ({"oneOf": [{"$ref": "#/$defs/a"}, {"type": "null"}], "$defs": {"a": {}}}, "1"),
         ({"$ref": "#a", "$defs": {"a": {"$anchor": "a"}}}, "1"),
+        (  # Up to draft 7 what is beside a reference is not looked at.
+            {
+                "$schema": DRAFT_7,
+                "oneOf": [{"type": "string", "$ref": "#/definitions/a"}, {"type": "integer"}],
+                "definitions": {"a": {}},
+            },
+            "1",
+        ),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "1"),
         ({"neverHeardOf": 1}, "1"),
         ({"allOf": [{"neverHeardOf": 1}]}, "1"),
@@ -192,6 +200,22 @@ def test_what_is_escaped_or_there_twice_is_no_more_than_it_is() -> None:
     assert not held({"enum": ["a\\n"]}, '"a\\n"')  # A backslash, and the end of a line.
     assert not held({"required": ["a", "b"]}, '{"a": 1, "a": 1}')
     assert held({"required": ["a", "b"]}, '{"a": 1, "a": 1, "b": 1}')
+
+
+def test_what_two_keywords_say_together() -> None:
+    required = {"required": ["a"], "additionalProperties": False}
+    assert not held(required, '{"a": 1}')
+    assert held({**required, "properties": {"a": {}}}, '{"a": 1}')
+    least = {"minimum": 5, "exclusiveMinimum": 3, "maximum": 7, "exclusiveMaximum": 9}
+    assert [held(least, str(n)) for n in (3, 4, 5, 7, 8, 9)] == [False] * 2 + [True] * 2 + [
+        False
+    ] * 2
+
+
+def test_a_reference_within_what_has_a_name_of_its_own_is_left_alone() -> None:
+    inner = {"$id": "http://x/a", "$ref": "#/$defs/b", "$defs": {"b": {"type": "string"}}}
+    outer = {"$ref": "#/$defs/a", "$defs": {"a": inner, "b": {"type": "integer"}}}
+    assert not held(outer, "1")
 
 
 def test_of_other_kinds_something_is_known_all_the_same() -> None:
