@@ -206,6 +206,7 @@ def test_what_two_keywords_say_together() -> None:
     required = {"required": ["a"], "additionalProperties": False}
     assert not held(required, '{"a": 1}')
     assert held({**required, "properties": {"a": {}}}, '{"a": 1}')
+    assert not held({"minimum": 1}, "5e-1") and held({"minimum": 1}, "50e-1")
     least = {"minimum": 5, "exclusiveMinimum": 3, "maximum": 7, "exclusiveMaximum": 9}
     assert [held(least, str(n)) for n in (3, 4, 5, 7, 8, 9)] == [False] * 2 + [True] * 2 + [
         False
@@ -213,9 +214,9 @@ def test_what_two_keywords_say_together() -> None:
 
 
 def test_a_reference_within_what_has_a_name_of_its_own_is_left_alone() -> None:
-    inner = {"$id": "http://x/a", "$ref": "#/$defs/b", "$defs": {"b": {"type": "string"}}}
-    outer = {"$ref": "#/$defs/a", "$defs": {"a": inner, "b": {"type": "integer"}}}
-    assert not held(outer, "1")
+    named = {"properties": {"p": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"type": "string"}}}
+    defs = {"a": {"$id": "http://x/a", **named}, "b": {"type": "integer"}}
+    assert not held({"$ref": "#/$defs/a/properties/p", "$defs": defs}, "1")
 
 
 def test_of_other_kinds_something_is_known_all_the_same() -> None:
