@@ -66,6 +66,15 @@ def snappy_unpack(body: Buffer, most: int, /) -> bytes:
     """Of Snappy's block format. OverflowError: it says that it is longer than `most`, and no memory
     is taken; ValueError: it is malformed."""
 
+class Shape:
+    """What JSON texts surely are: a program as native/format/shape.h has it."""
+
+    def __new__(cls, program: Buffer, /) -> Self: ...  # ValueError: it is none
+    def run(self, values: list[bytes | None], at: int, lead: bytes, most: int, /) -> int:
+        """From there over values that are None, or that begin with `lead` and are right behind it,
+        until so many bytes are looked at: where the next one is. ~ (below 0): of that one nothing
+        is known; the others before it are right."""
+
 class Shipped:
     """Events as a shipper of logs sent them: read once, then made a batch for each topic."""
 

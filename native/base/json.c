@@ -30,8 +30,8 @@ static inline bool continuation(uint8_t byte)
     return (byte & 0xC0) == 0x80;
 }
 
-/* Length of the well-formed character at p (left > 0), or 0. Unicode table 3-7. */
-static size_t utf8_character(const uint8_t *p, size_t left)
+/* Unicode table 3-7. */
+size_t utf8_character(const uint8_t *p, size_t left)
 {
     uint8_t c = p[0];
     if (c < 0x80)

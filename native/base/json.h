@@ -21,6 +21,9 @@ bool json_valid(const uint8_t *p, size_t len);
 /* Well-formed UTF-8 (no over-long forms, no surrogates, at most U+10FFFF). */
 bool utf8_valid(const uint8_t *p, size_t len);
 
+/* Length of the well-formed character at p (left > 0), or 0. */
+size_t utf8_character(const uint8_t *p, size_t left);
+
 /* Needs no care inside a JSON string: printable ASCII, no quote and no backslash. */
 static inline bool json_is_plain(uint8_t byte)
 {

@@ -13,6 +13,7 @@ int py_lent_init(PyObject *module);
 int py_reactor_init(PyObject *module);
 int py_render_init(PyObject *module);
 int py_seal_init(PyObject *module);
+int py_shape_init(PyObject *module);
 int py_shipped_init(PyObject *module);
 int py_stages_init(PyObject *module);
 int py_state_init(PyObject *module);
@@ -39,6 +40,7 @@ PyMODINIT_FUNC PyInit__native(void)
         py_reactor_init(module) < 0 ||
         py_render_init(module) < 0 ||
         py_seal_init(module) < 0 ||
+        py_shape_init(module) < 0 ||
         py_shipped_init(module) < 0 ||
         py_stages_init(module) < 0 ||
         py_state_init(module) < 0 ||

@@ -1,15 +1,18 @@
 """Topics whose values are checked against the registry: what is no value of a schema of theirs is
 refused, kept aside or told, by every way in."""
 
+import gzip
 import json
 import socket
 from typing import Any
 
 import pytest
+import zstandard
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from hearing import until
 from running import Answer, RunningBroker
 
 import barco
@@ -315,3 +318,79 @@ def test_what_is_too_much_is_never_unpacked(broker: RunningBroker) -> None:
     answer = produce(broker, "t", b"1\n" * (most + 1), NDJSON)
     assert (answer.status, answer.json["type"]) == (413, "urn:barco:problem:body-too-large")
     assert produce(broker, "t", GOOD).status == 200 and stored(broker, "t") == [GOOD]
+
+
+def test_packed_bodies(broker: RunningBroker) -> None:
+    """What is judged is what they unpack to."""
+    checked(broker, "t")
+    for coding, pack in (("gzip", gzip.compress), ("zstd", zstandard.compress)):
+        fields = {"Content-Encoding": coding}
+        answer = produce(broker, "t", pack(GOOD + b"\n" + BAD), NDJSON, **fields)
+        assert (answer.status, answer.json["line"], answer.json["pointer"]) == (422, 2, "/to/1")
+        assert produce(broker, "t", pack(BAD), **fields).status == 422
+        assert produce(broker, "t", pack(GOOD), **fields).status == 200
+        query = {"onlyValid": "true"}
+        answer = produce(broker, "t", pack(GOOD + b"\n" + BAD), NDJSON, query, **fields)
+        assert (answer.status, answer.json["count"]) == (200, 1)
+    assert stored(broker, "t") == [GOOD] * 4
+
+
+def test_delayed_events(broker: RunningBroker) -> None:
+    """They are looked at when they come, not when they are due."""
+    checked(broker, "t")
+    soon = {"Barco-Deliver-After": "1ms"}
+    assert produce(broker, "t", BAD, **soon).json["pointer"] == "/to/1"
+    assert produce(broker, "t", GOOD, **soon).status == 202
+    line = b'{"value": %s, "deliverAfter": 1, "key": "k"}'
+    answer = produce(broker, "t", b"\n".join([line % BAD, line % GOOD]), KEYED)
+    assert (answer.status, answer.json["line"], answer.json["pointer"]) == (422, 1, "/to/1")
+    query = {"onlyValid": "true"}
+    answer = produce(broker, "t", b"\n".join([line % BAD, line % GOOD]), KEYED, query)
+    assert answer.status in (200, 202) and answer.json["refused"] == 1
+    until(lambda: stored(broker, "t") == [GOOD, GOOD])
+
+
+def test_members_that_are_there_twice(broker: RunningBroker) -> None:
+    """The core refuses the line, whichever of them was looked at; nothing is stored."""
+    checked(broker, "t")
+    good, bad = b'"value": {"km": 1}', b'"value": {"km": "x"}'
+    for level in ("reject", "dead", "warn"):
+        body = json.dumps({"schemaCheck": level}).encode()
+        headers = {"Content-Type": JSON}
+        broker.request("PUT", "/v1/topics/t", body=body, headers=headers, listener="discovery")
+        for line in (
+            b"{%s, %s}" % (good, good),
+            b"{%s, %s}" % (bad, good),
+            b'{%s, "\\u0076alue": {"km": 1}}' % good,
+            b'{"\\u0076alue": {"km": 1}}',
+        ):
+            for query in ({}, {"onlyValid": "true"}):
+                assert produce(broker, "t", line, KEYED, query).status == 400, (level, line)
+    assert stored(broker, "t") == []
+
+
+def test_where_no_line_is_valid_nothing_is_stored(broker: RunningBroker) -> None:
+    checked(broker, "t")
+    query = {"onlyValid": "true"}
+    bad = b'{"value": {"km": "x"}, "key": "k"}'
+    for kind, body in ((NDJSON, b"\n".join([BAD] * 3)), (KEYED, b"\n".join([bad] * 3))):
+        answer = produce(broker, "t", body, kind, query)
+        assert (answer.status, answer.json["refused"], answer.json["line"]) == (422, 3, 1)
+    assert stored(broker, "t") == []
+
+
+def test_a_schema_that_may_take_for_ever_is_only_looked_up(broker: RunningBroker) -> None:
+    """And a value that has too many parts for its schema is refused, at once."""
+    checked(broker, "t")
+    registry(broker).set_compatibility("t-value", "NONE")
+    items = {"items": {"$ref": "#"}}
+    circles = {"anyOf": [{**items, "maxItems": 3}, items]}
+    id = registry(broker).register_schema("t-value", Schema(json.dumps(circles), "JSON"))
+    deep = with_id(id, b"[" * 40 + b"]" * 40)
+    assert produce(broker, "t", deep, "application/octet-stream").status == 200
+    wide = {"items": {"enum": [{"a": n} for n in range(1000)]}}
+    id = registry(broker).register_schema("t-value", Schema(json.dumps(wide), "JSON"))
+    value = with_id(id, json.dumps([{"a": 999}] * 5000).encode())
+    answer = produce(broker, "t", value, "application/octet-stream")
+    assert answer.status == 422 and "more parts" in answer.json["detail"]
+    assert stored(broker, "t") == [deep]

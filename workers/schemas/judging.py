@@ -1,9 +1,10 @@
 """Whether the value of an event is one of its schema: as far as a library says so cheaply, and for
 any bytes in bounded time and memory.
 
-JSON is validated. Avro is decoded, unless its schema says that few bytes may be endlessly many
-items, or refers to itself: the decoder calls itself for each level, without a bound. Of Protobuf,
-and of what is said there, only the schema's id counts.
+JSON is validated, unless its schema may have one part of a value looked at endlessly often. Avro is
+decoded, unless its schema says that few bytes may be endlessly many items, or refers to itself: the
+decoder calls itself for each level, without a bound. Of Protobuf, and of what is said there, only
+the schema's id counts.
 """
 
 import io
@@ -12,8 +13,15 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
-from barco.workers.schemas import json_kind, kinds, words
+from barco import _native
+from barco.workers.schemas import breadth, json_kind, kinds, shapes, words
 from barco.workers.schemas.records import Draft
+
+LOOKS_MAX = 16_000_000
+"""At parts of one value: a third of a second, in which nobody else has the loop."""
+
+TOLD_LOOKS_MAX = 20_000
+"""Where a reason is made of all that is wrong with each choice: 40 us for each of them."""
 
 REASON_CHARS_MAX, POINTER_CHARS_MAX = 300, 512
 
@@ -26,8 +34,13 @@ class Flaw(NamedTuple):
     """Into a JSON value, RFC 6901; "" is all of it. None: it is no JSON."""
 
 
-Judge = Callable[[bytes], Flaw | None]
-"""Looks at what is behind the id; None: nothing is wrong."""
+class Judge(NamedTuple):
+    """Of one schema."""
+
+    look: Callable[[bytes], Flaw | None]
+    """At what is behind the id; None: nothing is wrong."""
+    shape: _native.Shape | None = None
+    """Passes over most values that are right, many at once. Of others it knows nothing."""
 
 
 def judge_of(kind: str, text: str, needed: list[tuple[str, str, str]]) -> Judge | None:
@@ -52,24 +65,36 @@ def _constant(name: str) -> NoReturn:
 _DECODE = json.JSONDecoder(parse_constant=_constant).decode
 
 
-def _json_judge(text: str, needed: kinds.Needed) -> Judge:
+def _json_judge(text: str, needed: kinds.Needed) -> Judge | None:
     schema = kinds.parsed(text)
-    validator = json_kind.validator(schema, {n: kinds.parsed(draft.text) for n, draft in needed})
-    is_valid, errors = validator.is_valid, validator.iter_errors
+    others = {name: kinds.parsed(draft.text) for name, draft in needed}
+    looks = breadth.breadth(schema, others)
+    if looks is None:
+        return None
+    validator = json_kind.validator(schema, others)
+    is_valid, validate = validator.is_valid, validator.validate
+    invalid = import_module("jsonschema_rs").ValidationError
+    told_max = TOLD_LOOKS_MAX if breadth.is_told_whole(schema, others) else LOOKS_MAX
 
-    def judge(value: bytes) -> Flaw | None:
+    def look(value: bytes) -> Flaw | None:
+        work = breadth.work_of(value, looks)
+        if work > LOOKS_MAX:
+            return Flaw("This has more parts than can be looked at with this schema.")
         try:
             found = _DECODE(value.decode())
             if is_valid(found):
                 return None
-            error = next(iter(errors(found)))
+            if work <= told_max:
+                validate(found)
         except RecursionError:
             return Flaw("This JSON is nested too deeply.")
+        except invalid as error:
+            return Flaw(str(error.message)[:REASON_CHARS_MAX], _pointer(error.instance_path))
         except ValueError as wrong:
             return Flaw(f"This is no JSON: {str(wrong)[:REASON_CHARS_MAX]}.")
-        return Flaw(str(error.message)[:REASON_CHARS_MAX], _pointer(error.instance_path))
+        return Flaw("This is not valid, and has too many parts to say where.", "")
 
-    return judge
+    return Judge(look, shapes.shape_of(schema))
 
 
 def _pointer(path: list[str | int]) -> str:
@@ -87,7 +112,7 @@ def _avro_judge(text: str, needed: kinds.Needed) -> Judge | None:
     fastavro = import_module("fastavro")
     parsed = fastavro.parse_schema(schema)
 
-    def judge(value: bytes) -> Flaw | None:
+    def look(value: bytes) -> Flaw | None:
         stream = io.BytesIO(value)
         try:
             fastavro.schemaless_reader(stream, parsed, None)
@@ -97,7 +122,7 @@ def _avro_judge(text: str, needed: kinds.Needed) -> Judge | None:
         left = len(value) - stream.tell()
         return Flaw(f"{left} bytes are left behind what the schema says.") if left else None
 
-    return judge
+    return Judge(look)
 
 
 _DROPPED = ("logicalType", "aliases", "doc", "default", "__fastavro_parsed", "__named_schemas")

@@ -5,10 +5,11 @@ ago counts. What is known goes on to be used while nobody can be asked.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from barco.errors import BarcoError, NotFoundError
+from barco.types import KiB
 from barco.workers.http.base.context import Context
 from barco.workers.schemas import judging, words
 from barco.workers.schemas.judging import Flaw, Judge
@@ -25,6 +26,9 @@ ASK_S = 0.05
 
 TURN_S = 0.002
 """Then others have the loop."""
+
+RUN_BYTES, RUN_VALUES = 256 * KiB, 512
+"""Of values that are read, and passed over, at once."""
 
 SUBJECTS_MAX, JUDGES_MAX = 1_024, 512
 """That are kept in memory; a compiled schema may be some hundred KiB."""
@@ -114,27 +118,35 @@ class Subjects:
         self, subject: Subject, values: Collection[bytes | None], is_json: bool
     ) -> dict[int, Flaw]:
         found: dict[int, Flaw] = {}
-        judges: dict[int, Judge | Flaw | None] = {}
-        newest = await self._newest(subject) if is_json else _NO_ID
-        until_s = self._now_s() + TURN_S
-        for at, value in enumerate(values):
-            if value is None:
-                continue
-            judge, start = newest, 0
-            if value[:1] == b"\0":
-                id, start = int.from_bytes(value[1:ID_BYTES], "big"), ID_BYTES
-                if len(value) < ID_BYTES:
-                    id = 0
-                if id not in judges:
-                    judges[id] = await self._of_id(subject, id)
-                judge = judges[id]
-            if judge is not None:
-                flaw = judge if isinstance(judge, Flaw) else judge(value[start:])
-                if flaw is not None:
-                    found[at] = flaw
-            if at & 15 == 15 and self._now_s() > until_s:
-                await asyncio.sleep(0)
-                until_s = self._now_s() + TURN_S
+        judges: dict[bytes, Judge | Flaw | None] = {b"": _NO_ID}
+        """By what names the schema before the value."""
+        if is_json:
+            judges[b""] = await self._newest(subject)
+        now_s = asyncio.get_running_loop().time
+        until_s, first = now_s() + TURN_S, 0
+        for run in _runs(values):
+            at = 0
+            while at < len(run):
+                value = run[at]
+                lead = b"" if value is None or value[:1] != b"\0" else value[:ID_BYTES]
+                if lead not in judges:
+                    id = int.from_bytes(lead[1:], "big") if len(lead) == ID_BYTES else 0
+                    judges[lead] = await self._of_id(subject, id)
+                judge = judges[lead]
+                end = at
+                if isinstance(judge, Judge) and judge.shape is not None:
+                    end = judge.shape.run(run, at, lead, RUN_BYTES)
+                if end <= at:  # Of the value there nobody has said that it is right.
+                    at = at if end == at else ~end
+                    flaw = _flaw(judge, run[at], len(lead))
+                    if flaw is not None:
+                        found[first + at] = flaw
+                    end = at + 1
+                at = end
+                if now_s() > until_s:
+                    await asyncio.sleep(0)
+                    until_s = now_s() + TURN_S
+            first += len(run)
         return found
 
     async def _newest(self, subject: Subject) -> Judge | Flaw | None:
@@ -153,3 +165,22 @@ class Subjects:
             return (await self._judge(id))[1]
         except NotFoundError:  # It was deleted a moment ago.
             return Flaw(f"Its schema {id} is not there any more.")
+
+
+def _runs(values: Collection[bytes | None]) -> Iterator[list[bytes | None]]:
+    """Some at a time: those of keyed lines are read when they are looked at."""
+    run: list[bytes | None] = []
+    size = 0
+    for value in values:
+        run.append(value)
+        size += RUN_BYTES // RUN_VALUES + len(value or b"")
+        if size >= RUN_BYTES:
+            yield run
+            run, size = [], 0
+    yield run
+
+
+def _flaw(judge: Judge | Flaw | None, value: bytes | None, start: int) -> Flaw | None:
+    if value is None or judge is None:
+        return None
+    return judge if isinstance(judge, Flaw) else judge.look(value[start:])
