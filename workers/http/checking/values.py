@@ -99,7 +99,9 @@ class _Lines:
 
     def __init__(self, body: bytes, key: bytes | None) -> None:
         self._key = key
-        lines = [each.removesuffix(b"\r") for each in body.split(b"\n")]
+        lines = body.split(b"\n")
+        if b"\r" in body:
+            lines = [each.removesuffix(b"\r") for each in lines]
         self._at = [at for at, each in enumerate(lines) if each.strip(b" \t\r")]
         self.values: list[bytes | None] = [lines[at] for at in self._at]
 
@@ -120,10 +122,12 @@ class _Keyed:
     def __init__(self, body: bytes) -> None:
         self._texts = _Lines(body, None)
         self.unread: Collection[int] = (unread := set[int]())
-        self._events = [
-            self._read(at, each or b"", unread) for at, each in enumerate(self._texts.values)
-        ]
-        self.values = [each.value for each in self._events]
+        values = _native.keyed_values(body)
+        if values is None or len(values) != len(self._texts.values):
+            # The core will store none of it; these are read for what is told of them.
+            texts = enumerate(self._texts.values)
+            values = [self._read(at, each or b"", unread).value for at, each in texts]
+        self.values = values
 
     def _read(self, at: int, line: bytes, unread: set[int]) -> OfBody:
         try:
@@ -136,7 +140,7 @@ class _Keyed:
         return self._texts.line(at)
 
     def event(self, at: int) -> OfBody:
-        return self._events[at]
+        return self._read(at, self._texts.values[at] or b"", set())._replace(value=self.values[at])
 
     def without(self, gone: Collection[int]) -> bytes | None:
         return self._texts.without(gone)
