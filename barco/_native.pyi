@@ -66,6 +66,10 @@ def snappy_unpack(body: Buffer, most: int, /) -> bytes:
     """Of Snappy's block format. OverflowError: it says that it is longer than `most`, and no memory
     is taken; ValueError: it is malformed."""
 
+def keyed_values(body: Buffer, /) -> list[bytes | None] | None:
+    """Of lines that bring a key each the values, as they will be stored. None: a line is not as it
+    may be, so nothing will be; times and sizes are not looked at."""
+
 class Shape:
     """What JSON texts surely are: a program as native/format/shape.h has it."""
 

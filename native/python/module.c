@@ -3,6 +3,7 @@
 #include <Python.h>
 
 int py_batch_init(PyObject *module);
+int py_check_init(PyObject *module);
 int py_codec_init(PyObject *module);
 int py_columns_init(PyObject *module);
 int py_delays_init(PyObject *module);
@@ -30,6 +31,7 @@ PyMODINIT_FUNC PyInit__native(void)
     if (module == NULL)
         return NULL;
     if (py_batch_init(module) < 0 ||
+        py_check_init(module) < 0 ||
         py_codec_init(module) < 0 ||
         py_columns_init(module) < 0 ||
         py_delays_init(module) < 0 ||

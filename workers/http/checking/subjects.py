@@ -136,9 +136,10 @@ class Subjects:
                 end = at
                 if isinstance(judge, Judge) and judge.shape is not None:
                     end = judge.shape.run(run, at, lead, RUN_BYTES)
-                if end <= at:  # Of the value there nobody has said that it is right.
-                    at = at if end == at else ~end
-                    flaw = _flaw(judge, run[at], len(lead))
+                if end < 0 and ~end > at:
+                    end = ~end  # Perhaps that one names another schema.
+                elif end <= at:  # Of the value here nobody has said that it is right.
+                    flaw = _flaw(judge, value, len(lead))
                     if flaw is not None:
                         found[first + at] = flaw
                     end = at + 1

@@ -99,7 +99,9 @@ class _Lines:
 
     def __init__(self, body: bytes, key: bytes | None) -> None:
         self._key = key
-        lines = [each.removesuffix(b"\r") for each in body.split(b"\n")]
+        lines = body.split(b"\n")
+        if b"\r" in body:
+            lines = [each.removesuffix(b"\r") for each in lines]
         self._at = [at for at, each in enumerate(lines) if each.strip(b" \t\r")]
         self._lines = [lines[at] for at in self._at]
         self.values: Collection[bytes | None] = self._lines
@@ -141,7 +143,12 @@ class _Keyed:
         self._texts = _Lines(body, None)
         self._unread = set[int]()
         self.unread: Collection[int] = self._unread
-        self.values: Collection[bytes | None] = _Read(len(self._texts.values), self.event)
+        self._values = _native.keyed_values(body)
+        if self._values is not None and len(self._values) == len(self._texts.values):
+            self.values: Collection[bytes | None] = self._values
+        else:  # The core will store none of it; these are read for what is told of them.
+            self._values = None
+            self.values = _Read(len(self._texts.values), self.event)
 
     def line(self, at: int) -> int:
         return self._texts.line(at)
@@ -149,10 +156,12 @@ class _Keyed:
     def event(self, at: int) -> OfBody:
         line = self._texts.at(at)
         try:
-            return _enveloped(line)
+            event = _enveloped(line)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            self._unread.add(at)
-            return OfBody(line)
+            if self._values is None:
+                self._unread.add(at)
+            event = OfBody(line)
+        return event if self._values is None else event._replace(value=self._values[at])
 
     def without(self, gone: Collection[int]) -> bytes | None:
         return self._texts.without(gone)
