@@ -370,6 +370,10 @@ class Lent:
     def head(self) -> ChunkInfo | None:
         """`chunk_info` of the first one."""
 
+def send_parts(fd: int, parts: list[bytes | Lent], /) -> int:
+    """Sends these to a socket without waiting, from where they lie; so many bytes of them were
+    taken. In the thread of the reactor, if there are chunks that a log has lent."""
+
 class Reactor:
     """A worker's event loop: connections, produce path and log, in C. One thread, no re-entry."""
 
@@ -437,7 +441,14 @@ class Reactor:
     def stream_join(self, request_id: int, feed: int, place: int, /) -> bool: ...
     def stream_end(self, request_id: int, /) -> None: ...
     def append(
-        self, tag: int, topic: str, slice: int, key: bytes | None, value: bytes, /
+        self,
+        tag: int,
+        topic: str,
+        slice: int,
+        key: bytes | None,
+        value: bytes,
+        patient: bool = False,
+        /,
     ) -> None: ...
     def check_batch(
         self, slice: int, batch: Buffer, taken: bool = False, /

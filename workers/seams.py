@@ -5,6 +5,7 @@ the tests.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from barco._native import Lent
@@ -25,8 +26,18 @@ class ReactorLike(Protocol):
     def engine_reason(self) -> str:
         """Why it is not io_uring; empty if it is."""
 
-    def append(self, tag: int, topic: str, slice: int, key: bytes | None, value: bytes) -> None:
-        """Append one event; the upcall "appended" with this tag follows when it is stable.
+    def append(
+        self,
+        tag: int,
+        topic: str,
+        slice: int,
+        key: bytes | None,
+        value: bytes,
+        patient: bool = False,
+        /,
+    ) -> None:
+        """Append one event; the upcall "appended" with this tag follows when it is stable. patient:
+        nobody is kept waiting by that, so it may gather with others for 20 ms.
 
         RuntimeError: it was not taken, there is no room for it now.
         """
@@ -233,10 +244,18 @@ class SiblingsLike(Protocol):
         """The result of one operation of one worker, or a BarcoError; `late` is told of one that
         comes too late."""
 
+    def reached(self, worker: int) -> bool:
+        """Whether there is a connection to it."""
+
     async def broadcast(
-        self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float = 5.0
+        self,
+        op: str,
+        args: Mapping[int, Mapping[str, Any]],
+        timeout: float = 5.0,
+        sooner: Mapping[int, float] = MappingProxyType({}),
     ) -> dict[int, Any]:
-        """The results by worker; a BarcoError stands for itself."""
+        """The results by worker; a BarcoError stands for itself. sooner: who has less time, from
+        the beginning on."""
 
     async def first_true(
         self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float

@@ -4,7 +4,8 @@
  * calls are answered after a round trip, not after a write of 70 us. As fast as a disk takes them,
  * the groups of a busy log hold a few events each. So while a small one is on its way, the next one
  * gathers; and when its calls were answered, those who made them have a moment to come back, so
- * that all go together again instead of in two halves by turns. */
+ * that all go together again instead of in two halves by turns. What nobody waits for (a poll
+ * commits so) goes with the first call that somebody waits for, or a little later. */
 #include "core/gather.h"
 
 #include <assert.h>
@@ -12,6 +13,7 @@
 #define GATHER_BYTES (512u << 10) /* a group of that size is worth what it costs */
 #define GATHER_RUNS_MIN 4u        /* of two groups: with fewer a log is quiet, and nobody waits */
 #define GATHER_RETURN_US_MAX 5000
+#define GATHER_PATIENT_US 20000 /* for runs that nobody waits for */
 #define GATHER_ROUND_US_MAX 1000000 /* followers slower than this are not waited for */
 
 static bool on_their_way(const struct log *log) { return log->append_count + log->held_count > 0; }
@@ -40,12 +42,16 @@ int64_t gather_left_us(const struct reactor *reactor)
 {
     const struct log *log = reactor->log;
     const uint32_t waiting = log->queued_runs, last = log->last_group_runs;
-    if (!log->gated || waiting == 0 || log->queued_bytes >= GATHER_BYTES ||
-        waiting + last < GATHER_RUNS_MIN)
+    if (!log->gated || waiting == 0 || log->queued_bytes >= GATHER_BYTES)
+        return 0;
+    const bool patient = log->queued_patient == waiting;
+    if (!patient && waiting + last < GATHER_RUNS_MIN)
         return 0;
     assert(reactor->round_us >= 0 && reactor->round_started_us <= reactor->loop.monotonic_us);
     int64_t until_us = reactor->round_started_us + GATHER_ROUND_US_MAX;
-    if (!on_their_way(log)) {
+    if (patient) {
+        until_us = log->queue->queued_us + GATHER_PATIENT_US;
+    } else if (!on_their_way(log)) {
         if (waiting >= last - last / 8)
             return 0;
         const int64_t round_us = reactor->round_us;

@@ -2,6 +2,7 @@
  * into any buffer, has them moved out first: what Python holds must stay where it is. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <errno.h>
 #include <structmember.h>
 
 #include "python/py_lent.h"
@@ -64,6 +65,58 @@ static PyObject *Lent_head(PyObject *self, PyObject *none)
     return py_chunk_head(lent->pieces[0].iov_base, lent->pieces[0].iov_len, 0);
 }
 
+enum { PIECES_MAX = 1024 /* of one message: UIO_MAXIOV */ };
+
+/* Where the bytes of a part lie; how many pieces that are, 0: too many, -1: it is no part. Nobody
+ * moves them before they are sent: that is one call, and the list has the object. */
+static Py_ssize_t find_pieces(PyObject *part, struct iovec *pieces, size_t room)
+{
+    const struct lent *lent = py_lent_of(part);
+    if (lent != NULL && lent->source.copy == NULL && !lent->source.lost) {
+        if (lent->count > room)
+            return 0;
+        memcpy(pieces, lent->pieces, lent->count * sizeof *pieces);
+        return lent->count;
+    }
+    Py_buffer view;
+    if (room == 0)
+        return 0;
+    if (PyObject_GetBuffer(part, &view, PyBUF_SIMPLE) < 0)
+        return -1;
+    *pieces = (struct iovec){view.buf, (size_t)view.len};
+    PyBuffer_Release(&view);
+    return 1;
+}
+
+static PyObject *send_parts(PyObject *module, PyObject *args)
+{
+    int fd;
+    PyObject *parts;
+    if (!PyArg_ParseTuple(args, "iO!", &fd, &PyList_Type, &parts))
+        return NULL;
+    struct iovec pieces[PIECES_MAX];
+    size_t count = 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(parts); i++) {
+        const Py_ssize_t found =
+            find_pieces(PyList_GET_ITEM(parts, i), pieces + count, PIECES_MAX - count);
+        if (found < 0)
+            return NULL;
+        if (found == 0)
+            break;
+        count += (size_t)found;
+    }
+    const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
+    const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    return PyLong_FromSsize_t(sent < 0 ? 0 : sent);
+}
+
+static PyMethodDef functions[] = {
+    {"send_parts", send_parts, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 /* barco/_native.pyi says what they do. */
 static PyMethodDef lent_methods[] = {
     {"head", Lent_head, METH_NOARGS, NULL},
@@ -95,5 +148,7 @@ static PyType_Spec lent_spec = {
 int py_lent_init(PyObject *module)
 {
     lent_type = (PyTypeObject *)PyType_FromSpec(&lent_spec);
+    if (PyModule_AddFunctions(module, functions) < 0)
+        return -1;
     return lent_type ? PyModule_AddObjectRef(module, "Lent", (PyObject *)lent_type) : -1;
 }

@@ -88,10 +88,37 @@ static void test_those_who_were_answered_may_come_back(void)
     free(log);
 }
 
+/* What a poll commits goes with what others append, or when it is 20 ms old. */
+static void test_what_nobody_waits_for_is_in_no_hurry(void)
+{
+    struct log *log = calloc(1, sizeof *log);
+    struct run *run = run_new(NULL, 0);
+    struct reactor reactor = leader(log, 1);
+    log->queue_end = &log->queue;
+    run->waiter.patient = true;
+    run->queued_us = reactor.loop.monotonic_us;
+    log_enqueue(log, run);
+    CHECK(log->queued_patient == 1 && gather_left_us(&reactor) == 20 * MS);
+    log->held_count = 1; /* also behind others */
+    CHECK(gather_left_us(&reactor) == 20 * MS);
+    reactor.loop.monotonic_us += 20 * MS;
+    CHECK(gather_left_us(&reactor) == 0);
+    reactor.loop.monotonic_us -= 1;
+    CHECK(gather_left_us(&reactor) == 1);
+    log->queued_bytes = 512 << 10;
+    CHECK(gather_left_us(&reactor) == 0);
+    log->queued_bytes = 0;
+    log->queued_runs++; /* of somebody who waits */
+    CHECK(gather_left_us(&reactor) == 0);
+    run_free(run);
+    free(log);
+}
+
 int main(void)
 {
     test_small_groups_wait_for_the_one_before();
     test_a_quiet_log_waits_for_nobody();
     test_those_who_were_answered_may_come_back();
+    test_what_nobody_waits_for_is_in_no_hurry();
     return 0;
 }

@@ -67,7 +67,7 @@ class MemoryReactor(WaitingStreams):
 
     # --- The seam -----------------------------------------------------------------------------
 
-    def append(self, tag: int, topic: str, slice: int, key: bytes | None, value: bytes) -> None:
+    def append(self, tag: int, topic: str, slice: int, key: Any, value: bytes, *_: bool) -> None:
         if self.fail_status:
             status = self.fail_status
             asyncio.get_running_loop().call_soon(
@@ -298,7 +298,7 @@ class MemorySiblings:
     """Calls between the workers of the twin, through the same plain values as a socket."""
 
     def __init__(self, broker: "Broker") -> None:
-        self.broker = broker
+        self.broker, self.reached = broker, lambda worker: True
         self.dropped: set[tuple[int, str]] = set()
         """Whose answers to which operations come too late: what was asked for is done."""
 
@@ -317,7 +317,7 @@ class MemorySiblings:
         return result
 
     async def broadcast(
-        self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float = 5.0
+        self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float = 5.0, **_: Any
     ) -> dict[int, Any]:
         async def caught(worker: int) -> Any:
             try:

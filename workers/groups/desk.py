@@ -97,6 +97,8 @@ class ConsumerDesk:
         timeout = min(args["timeout"], limits.POLL_WAIT_MS_MAX / 1000)
         if (topic := args.get("topic")) is None:
             member, far = await self._member(args), args.get("far", False)
+            if not far and args.get("seen") not in (None, member.placement):
+                return True  # It has changed on the way. Brokers learn of that at different times.
             return await self.consumption.wait(member, timeout, far=far)
         index, offset = args["slice"], args["offset"]
         return await self.waiters.wait(lambda: self.reads.bounds(topic, index)[1] > offset, timeout)

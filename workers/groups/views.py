@@ -41,6 +41,8 @@ class Member:
     told: set[int] = field(init=False, compare=False, repr=False, default_factory=set)
     """Workers that have seen a poll since it has these slices: others may still hold some for it
     that it has no more, until a poll of it acknowledges them."""
+    quiet: dict[int, float] = field(init=False, compare=False, repr=False, default_factory=dict)
+    """Workers that had nothing for it when they were last asked, and when that was."""
     _placement: list[str] = field(init=False, compare=False, repr=False, default_factory=list)
     _slots: dict[tuple[range, int], list[tuple[str, int]]] = field(
         init=False, compare=False, repr=False, default_factory=dict

@@ -1,14 +1,16 @@
 """Worker to worker: operations, over the Unix sockets of one broker and over links to others.
 
-A frame is a u32 length (little-endian) and a msgpack map: {"id", "op", "args"} or {"id",
-"cancel"} one way, {"id", "ok", "result" | "error"} the other. Lengths are checked before anything
-is allocated. A worker is named by its number in the cluster; with one broker that is its own.
+A frame is a u32 length (little-endian) and a msgpack map: {"id", "op", "args", "beside"} or {"id",
+"cancel"} one way, {"id", "ok", "result" | "error"} the other; "beside": who asks takes chunks
+behind the map. Lengths are checked before anything is allocated. A worker is named by its number
+in the cluster; with one broker that is its own.
 """
 
 import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from barco import limits
@@ -222,18 +224,19 @@ class _Answering(Frames):
 
     async def _answer(self, message: Mapping[str, Any]) -> None:
         op = str(message.get("op"))
+        beside = message.get("beside") is True
         if self._share is None or op in WAITS_ONLY:
             answer = await self._answered(op, message)
             if self._share is not None:
                 await self._writable.wait()  # It stays under way, and is counted.
-            self.send(answer)
+            self.send(answer, beside=beside)
             return
         await self._writable.wait()
         room, ordinal = self._share.room(op), self._share.ordinal
         held = weight(op, message.get("args"), room.share)
         await room.take(ordinal, held)
         try:
-            sent = self.send(await self._answered(op, message))
+            sent = self.send(await self._answered(op, message), beside=beside)
             if not self._writable.is_set() and not self.closed:
                 # Held until it is read; whoever cancels what is answered does not change that.
                 room.change(ordinal, held, sent)
@@ -280,7 +283,7 @@ class _Calling(Frames):
         self._last += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[self._last] = future
-        self.send({"id": self._last, "op": op, "args": args})
+        self.send({"id": self._last, "op": op, "args": args, "beside": True})
         return _Call(self, self._last, future)
 
     def end(self, number: int, late: Late | None = None) -> None:
@@ -414,12 +417,19 @@ class Siblings:
         return _Calling(self._bytes_max)
 
     async def broadcast(
-        self, op: str, args: Mapping[int, Mapping[str, Any]], timeout: float = 5.0
+        self,
+        op: str,
+        args: Mapping[int, Mapping[str, Any]],
+        timeout: float = 5.0,
+        sooner: Mapping[int, float] = MappingProxyType({}),
     ) -> dict[int, Any]:
-        """The results by worker; a BarcoError stands for itself. Anything else is raised."""
+        """The results by worker; a BarcoError stands for itself. Anything else is raised. sooner:
+        who has less time, from the beginning on."""
         # Without a task for each: what is far is sent for first, then comes what is here.
         calls: dict[int, _Call] = {}
         results: dict[int, Any] = {}
+        time = asyncio.get_running_loop().time
+        began = time()
         try:
             for worker in [worker for worker in args if worker != self._worker]:
                 try:
@@ -429,7 +439,10 @@ class Siblings:
             if self._worker in args:
                 results[self._worker] = await self._caught(self._operation(op, args[self._worker]))
             for worker, call in calls.items():
-                results[worker] = await self._caught(call.result(timeout))
+                left = timeout
+                if (most := sooner.get(worker)) is not None:  # What has come is read in any case.
+                    left = max(most / 10, began + most - time())
+                results[worker] = await self._caught(call.result(left))
         finally:
             for call in calls.values():
                 call.drop()

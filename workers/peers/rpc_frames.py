@@ -2,19 +2,23 @@
 
 Lengths are checked before anything is allocated, and what a frame unpacks to is bounded: empty
 lists and maps take one byte here and sixty in memory.
+
+Chunks that the log has lent stand behind the map where the other end says that it takes them so:
+then the length has its highest bit set, and what it counts begins with the length of the map. In
+the map is the size of each, in their order. So nobody copies them but the kernel.
 """
 
 import asyncio
 import logging
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgpack
 
 from barco import limits
-from barco._native import Lent
+from barco._native import Lent, send_parts
 from barco.errors import ProtocolError
 from barco.log import Seldom
 
@@ -35,43 +39,65 @@ OBJECT_BYTES = 64
 """What one takes, about."""
 
 _LENGTH = struct.Struct("<I")
+
+_BESIDE = 1 << 31
+"""Of a length: there are chunks behind the map."""
+
+_PART = 1
+"""The type of what stands for them in it: their size."""
+
+_PART_OBJECTS = 4
+"""As much memory as so many others, beside the bytes."""
+
 _seldom = Seldom(logging.getLogger("barco.rpc"))
 
 
-def _refuse_ext(code: int, data: bytes) -> None:
-    raise ProtocolError(f"frame holds extension type {code}")
-
-
-def _as_bytes(value: object) -> memoryview:
-    """What the packer does not know: chunks that the log has lent."""
-    if isinstance(value, Lent):
-        return memoryview(value)
-    raise TypeError(f"{type(value).__name__} is no plain value")
-
-
 class _Counting:
-    """Counts what a frame unpacks to, while it does."""
+    """Counts what a frame unpacks to, while it does, and gives out what stands behind the map."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, beside: memoryview, *, own: bool) -> None:
+        """own: the frame has memory of its own, of which others may have parts."""
         self.count = 0
         self._most = most
+        self.beside = beside
+        self._own = own
 
     def add(self, container: Any) -> Any:
         """A list or a map with all its elements."""
-        self.count += 1 + len(container)
-        if self.count > self._most:
-            raise ProtocolError(f"a frame holds more than {self._most} things")
+        self._count(1 + len(container))
         return container
 
+    def part(self, code: int, data: bytes) -> bytes | memoryview:
+        """The next chunks behind the map."""
+        if code != _PART or len(data) != _LENGTH.size:
+            raise ProtocolError(f"frame holds extension type {code}")
+        (size,) = _LENGTH.unpack(data)
+        if not 1 <= size <= len(self.beside):
+            raise ProtocolError(f"a frame says {size} bytes more, and has {len(self.beside)}")
+        self._count(_PART_OBJECTS)
+        found, self.beside = self.beside[:size], self.beside[size:]
+        return found if self._own else bytes(found)
 
-def unpack(body: memoryview, objects_max: int = OBJECTS_MAX) -> tuple[dict[str, Any], int]:
-    """The message, and about how many bytes of memory it takes. ProtocolError if it is none."""
-    counting = _Counting(objects_max)
+    def _count(self, things: int) -> None:
+        self.count += things
+        if self.count > self._most:
+            raise ProtocolError(f"a frame holds more than {self._most} things")
+
+
+def unpack(
+    body: memoryview, objects_max: int = OBJECTS_MAX, *, beside: bool = False, own: bool = False
+) -> tuple[dict[str, Any], int]:
+    """The message, and about how many bytes of memory it takes. ProtocolError if it is none.
+
+    beside: there are chunks behind the map. own: its memory is no other frame's later on.
+    """
+    packed, rest = _split(body) if beside else (body, body[:0])
+    counting = _Counting(objects_max, rest, own=own)
     try:
         message = msgpack.unpackb(
-            body,
+            packed,
             strict_map_key=False,
-            ext_hook=_refuse_ext,
+            ext_hook=counting.part,
             list_hook=counting.add,
             object_hook=counting.add,
             max_array_len=objects_max,
@@ -83,7 +109,27 @@ def unpack(body: memoryview, objects_max: int = OBJECTS_MAX) -> tuple[dict[str, 
         raise ProtocolError(f"frame is not msgpack: {error}") from None
     if not isinstance(message, dict) or not isinstance(message.get("id"), int):
         raise ProtocolError("frame is not a map with an id")
+    if len(counting.beside):
+        raise ProtocolError("a frame has bytes of which its map says nothing")
     return message, len(body) + OBJECT_BYTES * counting.count
+
+
+def _split(body: memoryview) -> tuple[memoryview, memoryview]:
+    """The map, and what stands behind it."""
+    size = _LENGTH.unpack_from(body)[0] if len(body) > _LENGTH.size else 0
+    end = _LENGTH.size + size
+    if not _LENGTH.size < end <= len(body):
+        raise ProtocolError("a frame has no map")
+    return body[_LENGTH.size : end], body[end:]
+
+
+def _unsent(parts: Sequence[bytes | Lent], sent: int) -> bytes:
+    """What is left of these after so many bytes."""
+    left = []
+    for part in parts:
+        left.append(memoryview(part)[sent:])
+        sent = max(0, sent - len(part))
+    return b"".join(left)
 
 
 class Frames(asyncio.BufferedProtocol, ABC):
@@ -97,8 +143,11 @@ class Frames(asyncio.BufferedProtocol, ABC):
         self._objects_max = objects_max
         self._buffer = bytearray(SMALL_BYTES)
         self._filled = 0
-        self._packer = msgpack.Packer(buf_size=SMALL_BYTES, default=_as_bytes)
+        self._packer = self._new_packer()
+        self._beside: list[Lent] | None = None
+        """Chunks of the message that is being packed, where they stand behind it."""
         self._large: bytearray | None = None
+        self._large_beside = False
         self._slow: asyncio.TimerHandle | None = None
         self._large_filled = 0
         self._paced = False
@@ -140,21 +189,55 @@ class Frames(asyncio.BufferedProtocol, ABC):
     def lost(self) -> None:
         """The connection is gone."""
 
-    def send(self, message: Mapping[str, Any]) -> int:
-        """Queue one message; it goes nowhere if the connection is gone. Its size, in bytes."""
+    def _new_packer(self) -> msgpack.Packer:
+        return msgpack.Packer(buf_size=SMALL_BYTES, default=self._pack_lent)
+
+    def _pack_lent(self, value: object) -> memoryview | msgpack.ExtType:
+        """What the packer does not know: chunks that the log has lent."""
+        if not isinstance(value, Lent):
+            raise TypeError(f"{type(value).__name__} is no plain value")
+        if self._beside is None:
+            return memoryview(value)
+        self._beside.append(value)
+        return msgpack.ExtType(_PART, _LENGTH.pack(len(value)))
+
+    def send(self, message: Mapping[str, Any], *, beside: bool = False) -> int:
+        """Queue one message; it goes nowhere if the connection is gone. Its size, in bytes.
+
+        beside: the other end takes chunks behind the map.
+        """
         if self._transport is None or self.closed:
             return 0
+        self._beside = [] if beside else None
         body = self._packer.pack(message)
+        chunks, self._beside = self._beside, None
         if len(body) > 16 * SMALL_BYTES:
-            self._packer = msgpack.Packer(
-                buf_size=SMALL_BYTES, default=_as_bytes
-            )  # It keeps what it grew to.
+            self._packer = self._new_packer()  # It keeps what it grew to.
+        if chunks:
+            return self._send_beside(body, chunks)
         if len(body) < SMALL_BYTES:
             self._transport.write(_LENGTH.pack(len(body)) + body)
         else:
             self._transport.write(_LENGTH.pack(len(body)))
             self._transport.write(body)
         return len(body)
+
+    def _send_beside(self, body: bytes, chunks: Sequence[Lent]) -> int:
+        transport = self._transport
+        assert transport is not None, "it was looked at"
+        size = _LENGTH.size + len(body) + sum(map(len, chunks))
+        head = _LENGTH.pack(_BESIDE | size) + _LENGTH.pack(len(body)) + body
+        parts: list[bytes | Lent] = [head, *chunks]
+        sent = 0
+        plain = transport.get_extra_info("sslcontext") is None
+        if plain and not transport.is_closing() and not transport.get_write_buffer_size():
+            try:
+                sent = send_parts(transport.get_extra_info("socket").fileno(), parts)
+            except OSError:
+                pass  # The transport meets it as well.
+        if sent < _LENGTH.size + size:
+            transport.write(_unsent(parts, sent))
+        return size
 
     def close(self) -> None:
         """At once; what is queued is dropped."""
@@ -194,10 +277,13 @@ class Frames(asyncio.BufferedProtocol, ABC):
             if self._large_filled == len(self._large):
                 body, self._large = self._large, None
                 self._on_time()
-                self.received(*unpack(memoryview(body), self._objects_max))
+                self._take(memoryview(body), self._large_beside, own=True)
         except ProtocolError as error:
             _seldom.error("closing a sibling's connection: %s", error)
             self.close()
+
+    def _take(self, body: memoryview, beside: bool, *, own: bool) -> None:
+        self.received(*unpack(body, self._objects_max, beside=beside, own=own))
 
     def _take_frames(self) -> None:
         start = taken = 0
@@ -206,6 +292,7 @@ class Frames(asyncio.BufferedProtocol, ABC):
                 self._let_turn()
                 break
             (length,) = _LENGTH.unpack_from(self._buffer, start)
+            beside, length = bool(length & _BESIDE), length & ~_BESIDE
             if not 1 <= length <= self._bytes_max:
                 raise ProtocolError(f"frame length {length} is not between 1 and {self._bytes_max}")
             body, end = start + _LENGTH.size, start + _LENGTH.size + length
@@ -214,15 +301,15 @@ class Frames(asyncio.BufferedProtocol, ABC):
                     if not self.may_begin(length):
                         self.hold_back()
                         break
-                    self._large = bytearray(length)
+                    self._large, self._large_beside = bytearray(length), beside
                     seconds = limits.FRAME_SECONDS_MAX + length / FRAME_BYTES_A_SECOND
                     self._slow = asyncio.get_running_loop().call_later(seconds, self.close)
                     self._large_filled = self._filled - body
                     self._large[: self._large_filled] = self._buffer[body : self._filled]
                     start = self._filled
                 break
-            message, size = unpack(memoryview(self._buffer)[body:end], self._objects_max)
+            frame = memoryview(self._buffer)[body:end]
             start, taken = end, taken + 1
-            self.received(message, size)
+            self._take(frame, beside, own=False)
         self._buffer[: self._filled - start] = self._buffer[start : self._filled]
         self._filled -= start

@@ -227,6 +227,21 @@ async def test_a_poll_that_waits_is_told_at_once() -> None:
 
 
 @run
+async def test_who_begins_to_wait_just_then_is_told_as_well() -> None:
+    """Its worker has heard of the change, whoever sends it did not look again."""
+    broker = await a_broker()
+    service = broker.services[0]
+    assert service is not None
+    member = service.membership.get("a")
+    assert member is not None
+    await broker.values("a")
+    who = {"consumer": "a", "session": member.session, "version": 0, "timeout": 20.0}
+    await broker.register("b", "t")
+    asked = service.operation("wait", who | {"seen": member.placement})
+    assert await asyncio.wait_for(asked, 10) is True
+
+
+@run
 async def test_a_session_that_ends_frees_what_was_kept_for_it() -> None:
     broker = await a_broker()
     await broker.values("a", placement=await placement(broker, "a"))

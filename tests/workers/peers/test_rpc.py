@@ -12,6 +12,7 @@ import msgpack
 import pytest
 from twin import run
 
+from barco._native import send_parts
 from barco.errors import (
     BarcoError,
     BrokerError,
@@ -26,7 +27,7 @@ from barco.errors import (
 from barco.protocol.link import RPC, Hello
 from barco.workers.peers import callers
 from barco.workers.peers.rpc import RpcServer, Siblings, frame_bytes_max
-from barco.workers.peers.rpc_frames import FRAMES_AT_ONCE, unpack
+from barco.workers.peers.rpc_frames import FRAMES_AT_ONCE, _unsent, unpack
 from barco.workers.storage.files.errors import CorruptChunkError
 
 BYTES_MAX = 1 << 20
@@ -186,6 +187,27 @@ async def test_an_answer_to_who_is_cancelled_just_then_is_told(pair: Pair) -> No
     assert told == [{"n": 1}]
 
 
+def beside(message: Any, rest: bytes) -> bytes:
+    """A frame's body with something behind its map."""
+    packed = msgpack.packb(message)
+    return struct.pack("<I", len(packed)) + packed + rest
+
+
+def part(size: int) -> msgpack.ExtType:
+    return msgpack.ExtType(1, struct.pack("<I", size))
+
+
+BESIDE_BAD = [
+    struct.pack("<I", 0) + b"abc",
+    struct.pack("<I", 100) + msgpack.packb({"id": 1, "op": "echo"}),
+    struct.pack("<I", 2**32 - 1) + msgpack.packb({"id": 1, "op": "echo"}),
+    beside({"id": 1, "op": "echo", "args": {"x": part(4)}}, b"abc"),
+    beside({"id": 1, "op": "echo", "args": {"x": part(0)}}, b""),
+    beside({"id": 1, "op": "echo", "args": {"x": [part(2), part(2)]}}, b"abc"),
+    beside({"id": 1, "op": "echo", "args": {"x": part(2)}}, b"abc"),
+    beside({"id": 1, "op": "echo", "args": {"x": msgpack.ExtType(1, b"abc")}}, b"abc"),
+]
+
 BAD = [
     struct.pack("<I", 0),
     struct.pack("<I", BYTES_MAX + 1) + b"x",
@@ -197,6 +219,7 @@ BAD = [
     b"".join((struct.pack("<I", 9), msgpack.packb({"id": "x", "op": 1}), b"\0" * 9))[:13],
     struct.pack("<I", 3) + b"\xd4\x05\x00",
     b"\x01",
+    *(struct.pack("<I", 1 << 31 | len(each)) + each for each in BESIDE_BAD),
 ]
 
 
@@ -400,6 +423,37 @@ def test_who_asks_is_known_to_what_answers(tmp_path: Path) -> None:
         await server.close()
 
     asyncio.run(main())
+
+
+def test_what_stands_behind_the_map() -> None:
+    body = bytearray(beside({"id": 1, "result": [part(3), {"x": part(2)}, b"y"]}, b"abcde"))
+    for own in (True, False):
+        message, size = unpack(memoryview(body), beside=True, own=own)
+        assert message["result"] == [b"abc", {"x": b"de"}, b"y"] and size > len(body)
+        body[-1:] = b"E"
+        assert message["result"][1]["x"] == (b"dE" if own else b"de"), "copied but of its own"
+        body[-1:] = b"e"
+    many = bytearray(beside({"id": 1, "result": [part(1)] * 100}, b"x" * 100))
+    with pytest.raises(ProtocolError):
+        unpack(memoryview(many), 400, beside=True)
+    assert unpack(memoryview(many), 600, beside=True)[0]["result"] == [b"x"] * 100
+    with pytest.raises(ProtocolError):
+        unpack(memoryview(msgpack.packb({"id": 1, "x": part(1)})))
+
+
+def test_parts_are_sent_as_far_as_there_is_room() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        parts: list[Any] = [b"head", b"", memoryview(b"x" * 1_000_000)]
+        sent = send_parts(ours.fileno(), parts)
+        assert 4 < sent < 1_000_004 and send_parts(ours.fileno(), [b"more"]) == 0, "it is full"
+        assert _unsent(parts, 3) == b"d" + b"x" * 1_000_000
+        assert _unsent(parts, sent) == b"x" * (1_000_004 - sent)
+        got = theirs.recv(sent, socket.MSG_WAITALL)
+        assert got == b"head" + b"x" * (sent - 4)
+        theirs.close()
+        with pytest.raises(OSError):
+            send_parts(ours.fileno(), [b"more"])
 
 
 def test_a_frame_of_many_small_things_is_refused() -> None:

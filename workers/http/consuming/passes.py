@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from barco.workers.groups.views import Member
 from barco.workers.shard.reads import Extent
 
 
@@ -15,8 +16,18 @@ class Pass:
     """The same consumer polls on another connection."""
     lost: set[int] = field(default_factory=set)
     """Workers that may have handed something out of which nothing has come here."""
+    asked: set[int] = field(default_factory=set)
+    """Workers that have answered."""
     reserved: int = 0
     """Memory to be given back when the extents are gone."""
+
+    def note(self, member: Member, worker: int, now: float, *, nothing: bool) -> None:
+        """Whether a worker had nothing, in the whole of the pass."""
+        if worker not in self.asked and nothing:
+            member.quiet[worker] = now
+        elif not nothing:
+            member.quiet.pop(worker, None)
+        self.asked.add(worker)
 
     def add(self, extent: Extent) -> None:
         """One more extent; to what it continues, if that is there."""

@@ -6,10 +6,13 @@ to those that others send on (`Consumption.poll`).
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from barco.errors import BarcoError, NotReadyError, OutcomeUnknownError, RequestError
+from barco.model.ranges import process_of
 from barco.workers.groups.views import Member
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import Request
@@ -21,6 +24,9 @@ FAR_SECONDS_MAX = 1.0
 
 FAR_LOOK_SECONDS = 5.0
 """Between two looks of a poll that waits for other brokers' workers."""
+
+QUIET_SECONDS = 0.05
+"""Who had nothing for a consumer is not asked again so soon while others have something."""
 
 OWNERS_MAX = 64
 """Ranges that an answer names: what the poll is worth telling, not the whole ring."""
@@ -73,43 +79,72 @@ class Reach:
 
     def is_far(self, worker: int) -> bool:
         """Whether it is of another broker."""
-        return worker not in self._context.processes
+        return process_of(worker)[0] != process_of(self._context.peer)[0]
 
     def who(self, worker: int, member: Member) -> dict[str, Any]:
         """The consumer, as a worker is told of it. Brokers do not count views alike."""
-        version = 0 if self.is_far(worker) else self._context.membership.version
-        far = {"far": True} if self.is_far(worker) else {}
-        return {"consumer": member.consumer_id, "session": member.session, "version": version} | far
+        who: dict[str, Any] = {"consumer": member.consumer_id, "session": member.session}
+        if self.is_far(worker):
+            return who | {"version": 0, "far": True}
+        return who | {"version": self._context.membership.version}
 
     async def poll(self, member: Member, shares: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
         """What each of these workers has, or a BarcoError of it."""
-        asked = {}
+        asked, far = {}, {}
         for worker, share in shares.items():
-            first = {"first": worker not in self.seen}
-            asked[worker] = {**share, **first, **self.who(worker, member)}
+            first = worker not in self.seen
+            asked[worker] = {**share, "first": first, **self.who(worker, member)}
+            if self.is_far(worker):
+                far[worker] = FAR_SECONDS_MAX
             self.seen.add(worker)
-        far = {worker: args for worker, args in asked.items() if self.is_far(worker)}
-        near = {worker: args for worker, args in asked.items() if worker not in far}
-        calls = [asyncio.ensure_future(self._far(worker, args)) for worker, args in far.items()]
+        siblings = self._context.siblings
+        # Who has to be called first is, beside the others.
+        apart = [worker for worker in far if not siblings.reached(worker)]
+        calls = [asyncio.ensure_future(self._call(worker, asked[worker])) for worker in apart]
+        rest = {worker: args for worker, args in asked.items() if worker not in apart}
         try:
-            found = await self._context.siblings.broadcast("poll", near) if near else {}
-            answers = await asyncio.gather(*calls)
+            found = await siblings.broadcast("poll", rest, sooner=far) if rest else {}
+            found |= zip(apart, await asyncio.gather(*calls), strict=True) if calls else ()
         finally:
             for call in calls:
                 call.cancel()
-        return found | dict(zip(far, answers, strict=True))
+        for worker in far:
+            if isinstance(error := found[worker], BarcoError) and error.status < 500:
+                # A refusal of one that has not heard of the consumer yet is none of ours.
+                found[worker] = NotReadyError("Another broker does not know the consumer yet.")
+        return found
 
-    async def _far(self, worker: int, args: Mapping[str, Any]) -> Any:
-        """Its answer; a refusal of one that has not heard of the consumer yet is none of ours."""
+    async def _call(self, worker: int, args: Mapping[str, Any]) -> Any:
+        """The answer of one of another broker."""
         try:
             async with asyncio.timeout(FAR_SECONDS_MAX):
                 return await self._context.siblings.call(worker, "poll", args, FAR_SECONDS_MAX)
         except TimeoutError:
             return OutcomeUnknownError("A worker of another broker did not answer in time.")
         except BarcoError as error:
-            if error.status < 500:
-                return NotReadyError("Another broker does not know the consumer yet.")
             return error
+
+    def first(self, member: Member, said: Sequence[Any]) -> tuple[list[int], list[int]]:
+        """Whom to ask, and whom only if these leave much of the answer.
+
+        Who gave something is always asked next: that acknowledges it. Where the client has that
+        answer of another worker of this broker, nobody here knows who gave something.
+        """
+        owners, now = self.asked(member), asyncio.get_running_loop().time()
+        received, _, written = said
+        if received not in (None, written):
+            return owners, []
+        later = [each for each in owners if now < member.quiet.get(each, -inf) + QUIET_SECONDS]
+        if len(later) == len(owners):
+            return owners, []
+        return [each for each in owners if each not in later], later
+
+    def shares(self, member: Member, owners: Sequence[int], budget: int) -> dict[int, int]:
+        """What each of these may give: as much as it has of the consumer's slices, about."""
+        context = self._context
+        led = Counter(context.leaders.peer(context.range_of(number)) for number in member.numbers)
+        total = max(1, sum(led[owner] for owner in owners))
+        return {owner: max(1, budget * led[owner] // total) for owner in owners}
 
     def owners(self, member: Member) -> list[tuple[str, str]]:
         """The header that names other brokers' workers with slices of the consumer, and the ranges

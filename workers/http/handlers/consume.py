@@ -266,19 +266,22 @@ class Consume:
     ) -> Pass:
         """One look at all slices, or at those of `only` the workers that have something.
 
-        Every owner gets its share, then one gets what is left over.
+        Every owner gets its share, then those that have more get what is left over.
         """
+        later: list[int] = []
         if only:  # Nobody else needs to be woken for it.
             owners = [owner for owner in reach.leaders(member.numbers) if owner in only]
         else:
-            owners = reach.asked(member)
+            owners, later = reach.first(member, args["said"])
         found = Pass([], reach.headless(member))
         if not owners:
             return found
         left = args["budget"]
         for _ in range(2):
-            share = {**args, "budget": max(1, left // len(owners))}
-            owners = await self._collect(member, dict.fromkeys(owners, share), reach, found)
+            shares = reach.shares(member, owners, left)
+            asked = {owner: {**args, "budget": share} for owner, share in shares.items()}
+            owners = [*await self._collect(member, asked, reach, found), *later]
+            later = []
             left = args["budget"] - sum(extent.cost for extent in found.extents)
             if not owners or 4 * left < args["budget"]:
                 break
@@ -289,13 +292,14 @@ class Consume:
     ) -> list[int]:
         """Ask these workers; returns those that have more than they gave."""
         answers = await reach.poll(member, shares)
-        more = []
+        more, now = [], asyncio.get_running_loop().time()
         for worker, answer in answers.items():
             if isinstance(answer, BarcoError):
                 if answer.status < 500:
                     raise answer
                 if isinstance(answer, OutcomeUnknownError):
                     self._lose(worker, found)
+                found.note(member, worker, now, nothing=False)
                 found.unavailable.update(self._numbers(worker))
                 continue
             if member.knows(shares[worker]["placement"]) and not answer.get(
@@ -309,6 +313,7 @@ class Consume:
             found.superseded |= answer["superseded"]
             if any(extent.more for extent in extents):
                 more.append(worker)
+            found.note(member, worker, now, nothing=not extents and not answer.get("direct"))
         return more
 
     def _lose(self, worker: int, found: Pass) -> None:
@@ -392,7 +397,8 @@ class Consume:
         # A consumer without slices waits here, for the change that gives it some.
         owners = reach.leaders(member.numbers) or [self._context.peer]
         timeout = reach.longest(owners, timeout)
-        args = {each: {**reach.who(each, member), "timeout": timeout} for each in owners}
+        waits = {"timeout": timeout, "seen": member.placement}
+        args = {each: {**reach.who(each, member), **waits} for each in owners}
         return await self._context.siblings.first_true("wait", args, timeout)
 
     async def _revoke(self, member: Member, delivery: str, reach: Reach) -> None:
