@@ -5,9 +5,11 @@ Nothing waits for it: what a collector does not take in time is counted, and for
 
 import asyncio
 import logging
+import socket
 import ssl
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 from barco import __version__
@@ -43,6 +45,8 @@ class Exporter:
         self._host = endpoint.hostname
         self._tls = ssl.create_default_context() if endpoint.scheme == "https" else None
         self._port = endpoint.port or (443 if self._tls else 80)
+        self._names = ThreadPoolExecutor(1, "trace.endpoint")
+        """Looks up the collector's name, apart: who is asked and stays silent has no other thread."""
         path = (endpoint.path or "/") + (f"?{endpoint.query}" if endpoint.query else "")
         self._head = f"POST {path} HTTP/1.1\r\nHost: {endpoint.netloc}\r\n"
         self._resource: dict[str, str | int] = {
@@ -101,8 +105,25 @@ class Exporter:
             self._refused += len(spans)
         return False
 
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To the first of its addresses that answers."""
+        found = await asyncio.get_running_loop().run_in_executor(
+            self._names, socket.getaddrinfo, self._host, self._port, 0, socket.SOCK_STREAM
+        )
+        name = self._host if self._tls is not None else None
+        for at, (*_, address) in enumerate(found):
+            host, port = str(address[0]), int(address[1])
+            try:
+                return await asyncio.open_connection(
+                    host, port, ssl=self._tls, server_hostname=name
+                )
+            except OSError:
+                if at == len(found) - 1:
+                    raise
+        raise OSError(f"{self._host} has no address")
+
     async def _post(self, body: bytes) -> int:
-        reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls)
+        reader, writer = await self._connect()
         try:
             head = f"{self._head}Content-Type: application/x-protobuf\r\n"
             head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"

@@ -17,6 +17,11 @@ SPANS_MAX = 4096
 SERVER, INTERNAL, CLIENT = 2, 1, 3
 """Kinds of spans, as OpenTelemetry numbers them."""
 
+METHODS = frozenset(
+    ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"]
+)
+"""That are told by name."""
+
 TRACEPARENT_BYTES_MAX = 128
 
 _TRACEPARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -86,14 +91,16 @@ class Traces:
         return Traced(os.urandom(16), b"", time.time_ns() // 1000)
 
     def end(self, traced: Traced, method: str, route: str, status: int) -> None:
-        """It is answered."""
+        """It is answered. A method that is none of HTTP's is told as OpenTelemetry has it: what
+        clients say is of any length."""
+        known = method in METHODS
         attributes: dict[str, str | int] = {
-            "http.request.method": method,
+            "http.request.method": method if known else "_OTHER",
             "http.route": route,
             "http.response.status_code": status,
         }
         now_us = max(time.time_ns() // 1000, traced.begun_us)
-        name, failed = f"{method} {route}", status >= 500
+        name, failed = f"{method if known else 'HTTP'} {route}", status >= 500
         times = traced.begun_us, now_us
         self.add(Span(traced.trace, traced.parent, name, SERVER, *times, attributes, failed))
 

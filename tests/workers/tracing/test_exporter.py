@@ -1,6 +1,8 @@
 """How a collector is told of spans: in batches, and without an end that waits for it."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -81,3 +83,27 @@ async def test_who_reads_nothing_keeps_no_connection(monkeypatch: pytest.MonkeyP
         assert await read < LARGE, "the rest was still to be sent, to whom nobody waits for"
         assert found.counted() == {"spans_exported": 0, "spans_lost": 0}
         assert len(found.traces.take(9)) == 1
+
+
+async def test_a_name_that_nobody_knows_takes_no_thread_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, silent = [], threading.Event()
+
+    def getaddrinfo(*host: object) -> list[object]:
+        asked.append(host)
+        silent.wait(60)
+        raise OSError("there is no such name")
+
+    async with exporting(lambda reader, writer: asyncio.sleep(0)) as found:
+        monkeypatch.setattr(exporter, "POST_SECONDS", 0.01)
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        found._host = "collector.example"
+        for _ in range(64):  # More than the loop has threads.
+            found.traces.add(span())
+            await found.export()
+        try:
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), 30) == 1
+            assert len(asked) == 1
+        finally:
+            silent.set()

@@ -42,6 +42,17 @@ def test_what_says_nothing_is_drawn() -> None:
     assert traced is not None and (traced.trace, traced.parent) == IDS
 
 
+def test_a_method_that_is_none_is_no_text_of_a_client() -> None:
+    kept = Traces(1)
+    for method in ("GET", "M" * 60_000):
+        traced = kept.begin([])
+        assert traced is not None
+        kept.end(traced, method, "/v1/topics", 405)
+    first, second = kept.take(2)
+    assert (first.name, first.attributes["http.request.method"]) == ("GET /v1/topics", "GET")
+    assert (second.name, second.attributes["http.request.method"]) == ("HTTP /v1/topics", "_OTHER")
+
+
 def test_what_nobody_takes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traces, "SPANS_MAX", 4)
     kept = Traces(0)
