@@ -132,6 +132,24 @@ def _unsent(parts: Sequence[bytes | Lent], sent: int) -> bytes:
     return b"".join(left)
 
 
+class _Lending:
+    """What the packer does not know: chunks that the log has lent. No part of the connection: as
+    the packer has it, that would live, with a large frame, until somebody looks for cycles."""
+
+    def __init__(self) -> None:
+        self.beside: list[Lent] | None = None
+        """Chunks of the message that is being packed, where they stand behind it."""
+
+    def pack(self, value: object) -> memoryview | msgpack.ExtType:
+        """In place of what is no plain value."""
+        if not isinstance(value, Lent):
+            raise TypeError(f"{type(value).__name__} is no plain value")
+        if self.beside is None:
+            return memoryview(value)
+        self.beside.append(value)
+        return msgpack.ExtType(_PART, _LENGTH.pack(len(value)))
+
+
 class Frames(asyncio.BufferedProtocol, ABC):
     """Frames of one connection. Not streams: those cost two more turns of the loop per frame.
 
@@ -143,9 +161,8 @@ class Frames(asyncio.BufferedProtocol, ABC):
         self._objects_max = objects_max
         self._buffer = bytearray(SMALL_BYTES)
         self._filled = 0
+        self._lending = _Lending()
         self._packer = self._new_packer()
-        self._beside: list[Lent] | None = None
-        """Chunks of the message that is being packed, where they stand behind it."""
         self._large: bytearray | None = None
         self._large_beside = False
         self._slow: asyncio.TimerHandle | None = None
@@ -190,16 +207,7 @@ class Frames(asyncio.BufferedProtocol, ABC):
         """The connection is gone."""
 
     def _new_packer(self) -> msgpack.Packer:
-        return msgpack.Packer(buf_size=SMALL_BYTES, default=self._pack_lent)
-
-    def _pack_lent(self, value: object) -> memoryview | msgpack.ExtType:
-        """What the packer does not know: chunks that the log has lent."""
-        if not isinstance(value, Lent):
-            raise TypeError(f"{type(value).__name__} is no plain value")
-        if self._beside is None:
-            return memoryview(value)
-        self._beside.append(value)
-        return msgpack.ExtType(_PART, _LENGTH.pack(len(value)))
+        return msgpack.Packer(buf_size=SMALL_BYTES, default=self._lending.pack)
 
     def send(self, message: Mapping[str, Any], *, beside: bool = False) -> int:
         """Queue one message; it goes nowhere if the connection is gone. Its size, in bytes.
@@ -208,9 +216,9 @@ class Frames(asyncio.BufferedProtocol, ABC):
         """
         if self._transport is None or self.closed:
             return 0
-        self._beside = [] if beside else None
+        self._lending.beside = [] if beside else None
         body = self._packer.pack(message)
-        chunks, self._beside = self._beside, None
+        chunks, self._lending.beside = self._lending.beside, None
         if len(body) > 16 * SMALL_BYTES:
             self._packer = self._new_packer()  # It keeps what it grew to.
         if chunks:

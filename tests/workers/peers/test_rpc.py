@@ -1,8 +1,10 @@
 """Worker to worker operations over real Unix sockets."""
 
 import asyncio
+import gc
 import socket
 import struct
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from barco.errors import (
     unpack_error,
 )
 from barco.protocol.link import RPC, Hello
-from barco.workers.peers import callers
+from barco.workers.peers import callers, rpc
 from barco.workers.peers.rpc import RpcServer, Siblings, frame_bytes_max
 from barco.workers.peers.rpc_frames import FRAMES_AT_ONCE, _unsent, unpack
 from barco.workers.storage.files.errors import CorruptChunkError
@@ -342,12 +344,25 @@ async def test_what_another_broker_asks_has_a_bound(pair: Pair) -> None:
     other.close()
 
 
+def test_a_connection_ends_with_who_has_it() -> None:
+    """And so do the frames that it has begun: nobody has to look for cycles."""
+    connection = rpc._Calling(1 << 20)
+    connection.send({"id": 1})
+    gone = weakref.ref(connection)
+    gc.disable()
+    try:
+        del connection
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
 @with_pair
 async def test_who_does_not_read_is_not_answered_without_end(pair: Pair) -> None:
     """Also by what waits and has no room of its own: then its requests are under way, and count."""
     connection = pair.server._accept((1, 0))
     sent: list[int] = []
-    connection.send = lambda message: sent.append(message["id"]) or 0  # type: ignore[assignment]
+    connection.send = lambda message, **_: sent.append(message["id"]) or 0  # type: ignore[assignment]
     connection._operation = pair.local
     connection.received({"id": 1, "op": "origin_wait"}, 50)
     await asyncio.gather(*connection.under_way)
