@@ -46,7 +46,7 @@ class Exporter:
         self._tls = ssl.create_default_context() if endpoint.scheme == "https" else None
         self._port = endpoint.port or (443 if self._tls else 80)
         self._names = ThreadPoolExecutor(1, "trace.endpoint")
-        """Looks up the collector's name, apart: who is asked and stays silent has no other thread."""
+        """Looks up the collector's name, apart: who is asked and is silent has no other thread."""
         path = (endpoint.path or "/") + (f"?{endpoint.query}" if endpoint.query else "")
         self._head = f"POST {path} HTTP/1.1\r\nHost: {endpoint.netloc}\r\n"
         self._resource: dict[str, str | int] = {

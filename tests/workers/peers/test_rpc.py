@@ -362,7 +362,8 @@ async def test_who_does_not_read_is_not_answered_without_end(pair: Pair) -> None
     """Also by what waits and has no room of its own: then its requests are under way, and count."""
     connection = pair.server._accept((1, 0))
     sent: list[int] = []
-    connection.send = lambda message, **_: sent.append(message["id"]) or 0  # type: ignore[assignment]
+    send: Any = lambda message, **_: sent.append(message["id"]) or 0
+    connection.send = send
     connection._operation = pair.local
     connection.received({"id": 1, "op": "origin_wait"}, 50)
     await asyncio.gather(*connection.under_way)
