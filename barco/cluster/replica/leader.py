@@ -8,7 +8,7 @@ from barco.cluster.state.plausible import ROUNDS_AHEAD_MAX
 from barco.limits import PING_SECONDS, STEP_DOWN_SECONDS
 from barco.model.generation import Identity
 from barco.protocol.append_frame import Appended
-from barco.protocol.replication import Fenced, Gap, Shrunk
+from barco.protocol.replication import Fenced, Gap, Shrunk, View
 
 GAP_ANSWER_SECONDS = PING_SECONDS / 2
 """A follower gets one answer to its GAPs in so long, for each generation. It asks at most once in
@@ -115,6 +115,16 @@ class Leader(Follower):
             return 0
         counted = held.leading.appended if held.leading is not None else held.counted
         return counted.get(member.ordinal, 0)
+
+    def _hear_follower(self, held: Held, ordinal: int, view: View) -> None:
+        """One that got of the other follower what it lacked asks nothing of its leader: it gets
+        groups as they come again from when it has them all."""
+        leading = held.leading
+        assert leading is not None
+        if leading.live.get(ordinal, True) or ordinal in leading.fenced or held.shut:
+            return
+        if view.tail == leading.built:
+            self._join(held, ordinal, view.tail)
 
     def _on_fenced(self, sender: Identity, message: Fenced) -> None:
         held = self._held.get(message.gid)

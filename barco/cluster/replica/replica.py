@@ -393,6 +393,7 @@ class Replica(Conflict):
             if view.fenced:
                 self._follower_fenced(held, peer.identity.ordinal)
             else:
+                self._hear_follower(held, peer.identity.ordinal, view)
                 assert peer.ping is not None
                 if self._echoed(peer.ping.echo_us) is not None:
                     peer.echo_us = max(peer.echo_us, peer.ping.echo_us)

@@ -115,6 +115,23 @@ def test_a_follower_is_synced_when_it_gets_groups_as_they_come_and_has_said_so()
     assert not said(replica)["followers"][2]["synced"], "it fetches what it lacks"
 
 
+def test_who_got_of_another_what_it_lacked_gets_groups_as_they_come_again() -> None:
+    """Nothing is written meanwhile, so it is told of no group that it lacks, and asks for none."""
+    replica, generation = member(0, 0)
+    gid = generation.gid
+    for other in (1, 2):
+        hear(replica, 0.1, other)
+    lead(replica, gid, 4)
+    append(replica, gid, 2, 2)
+    replica.step(0.2, Received(identity(2), 5, Gap(gid, 2)))
+    assert not said(replica)["followers"][2]["synced"]
+    hear(replica, 0.3, 2, View(gid, 3, 2, False, False, False))
+    assert not said(replica)["followers"][2]["synced"], "it lacks a group"
+    hear(replica, 0.4, 2, View(gid, 4, 2, False, False, False))
+    append(replica, gid, 2, 4, 0.5)
+    assert said(replica)["followers"][2]["synced"]
+
+
 def test_there_is_an_heir_only_if_both_others_are_there_and_the_next_one_would() -> None:
     replica, generation = member(0, 0)
     gid = generation.gid
