@@ -43,12 +43,12 @@ def metric(broker: RunningBroker, name: str) -> int:
 
 
 @contextmanager
-def in_background(work: Callable[[threading.Event], None]) -> Iterator[None]:
+def in_background(work: Callable[[threading.Event], None]) -> Iterator[threading.Event]:
     stop = threading.Event()
     thread = threading.Thread(target=work, args=(stop,))
     thread.start()
     try:
-        yield
+        yield stop
     finally:
         stop.set()
         thread.join()
@@ -129,8 +129,8 @@ def test_once_and_in_order_while_the_whole_broker_dies(start_broker: Start) -> N
 
     count = 0
     with (
-        barco.Producer(endpoint(broker), batch_bytes=2_000) as producer,
-        in_background(kill_broker),
+        barco.Producer(endpoint(broker), batch_bytes=2_000, delivery_timeout_s=120) as producer,
+        in_background(kill_broker) as deaths_end,
     ):
         futures = []
         end = time.monotonic() + 5
@@ -139,8 +139,9 @@ def test_once_and_in_order_while_the_whole_broker_dies(start_broker: Start) -> N
             count += 1
             if count % 100 == 0:
                 time.sleep(0.02)
+        deaths_end.set()  # A slow machine is not ready again within the time between two.
         for future in futures:
-            future.result(60)
+            future.result(150)
     broker.wait_ready()
     expected = {f"k{key}".encode(): list(range(key, count, 7)) for key in range(7)}
     assert in_order(barco.read("t", endpoint(broker))) == expected
