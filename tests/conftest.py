@@ -29,6 +29,9 @@ REAL = ("faults", "scripts", "security", "barco/supervisor", "barco/cli/test_cli
 ONCE = ("tests/faults/", "tests/simulator/", "tests/barco/cluster/")
 """Where a test fails once for all, whatever the machine did."""
 
+TIMED = ("tests/faults/test_fuse_disk.py",)
+"""There, but about how long something takes."""
+
 SPACE = 20 * 10**9
 """Bytes that a whole run may have on the disk at a time, with some to spare; all are removed."""
 
@@ -70,7 +73,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """An event that is lost once in two runs is lost."""
     for item in items:
-        if item.nodeid.startswith(ONCE):
+        if item.nodeid.startswith(ONCE) and not item.nodeid.startswith(TIMED):
             item.add_marker(pytest.mark.flaky(reruns=0))
 
 
