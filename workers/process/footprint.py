@@ -38,6 +38,7 @@ def _statm() -> int:
 
 def count_in(service: ShardService) -> None:
     """What this process takes among the metrics, from now on."""
+    _statm()  # While there is a descriptor for it.
     more = service.more_stats
     service.more_stats = lambda: more() | _taken()
 

@@ -1,7 +1,14 @@
 """Free memory is given back near the budget, and not all the time."""
 
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from barco.types import MiB
-from barco.workers.process.footprint import Footprint, give_back, resident_bytes
+from barco.workers.process import footprint as module
+from barco.workers.process.footprint import Footprint, count_in, give_back, resident_bytes
 
 
 def test_gives_back_near_the_budget() -> None:
@@ -20,3 +27,16 @@ def test_gives_back_near_the_budget() -> None:
 def test_this_process() -> None:
     assert 1 * MiB < resident_bytes() < 4096 * MiB
     give_back()
+
+
+def test_the_size_is_read_where_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood that came before the first look ended the worker."""
+    module._statm.cache_clear()
+    service: Any = SimpleNamespace(more_stats=dict)
+    count_in(service)
+
+    def none_left(*_: object) -> int:
+        raise OSError(24, "too many open files")
+
+    monkeypatch.setattr(os, "open", none_left)
+    assert resident_bytes() > 0
