@@ -117,11 +117,13 @@ class Leader(Follower):
         return counted.get(member.ordinal, 0)
 
     def _hear_follower(self, held: Held, ordinal: int, view: View) -> None:
-        """One that got of the other follower what it lacked asks nothing of its leader: it gets
-        groups as they come again from when it has them all."""
+        """Rule F3: who got of the other follower what it lacked asks nothing of its leader.
+
+        It is sent its last group again, and acknowledges what nobody had heard that it has.
+        """
         leading = held.leading
         assert leading is not None
-        if leading.live.get(ordinal, True) or ordinal in leading.fenced or held.shut:
+        if leading.live[ordinal] or ordinal in leading.fenced or held.shut:
             return
         if view.tail == leading.built:
             self._join(held, ordinal, view.tail)

@@ -31,6 +31,7 @@ def test_this_process() -> None:
 
 def test_the_size_is_read_where_no_descriptor_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood that came before the first look ended the worker."""
+    os.close(module._statm())
     module._statm.cache_clear()
     service: Any = SimpleNamespace(more_stats=dict)
     count_in(service)

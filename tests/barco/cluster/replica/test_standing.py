@@ -3,8 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from barco.cluster.replica.replica import Replica, Settings
 from barco.cluster.state.events import Built, Received, Stable
+from barco.cluster.state.held import Fence
 from barco.limits import JOIN_GROUPS_MAX
 from barco.model.generation import (
     Generation,
@@ -16,7 +19,15 @@ from barco.model.generation import (
     genesis,
 )
 from barco.protocol.append_frame import Appended
-from barco.protocol.replication import DecidedRecord, Gap, JournalRecord, OpenedRecord, Ping, View
+from barco.protocol.replication import (
+    DecidedRecord,
+    Fenced,
+    Gap,
+    JournalRecord,
+    OpenedRecord,
+    Ping,
+    View,
+)
 
 END = 2**63
 SESSION = 7
@@ -130,6 +141,24 @@ def test_who_got_of_another_what_it_lacked_gets_groups_as_they_come_again() -> N
     hear(replica, 0.4, 2, View(gid, 4, 2, False, False, False))
     append(replica, gid, 2, 4, 0.5)
     assert said(replica)["followers"][2]["synced"]
+
+
+@pytest.mark.parametrize("why", ["fenced", "shut"])
+def test_who_takes_none_and_who_sends_none_begin_not_again(why: str) -> None:
+    """A ping of before is no sign of what holds now."""
+    replica, generation = member(0, 0)
+    gid = generation.gid
+    for other in (1, 2):
+        hear(replica, 0.1, other)
+    lead(replica, gid, 4)
+    replica.step(0.2, Received(identity(2), 5, Gap(gid, 2)))
+    held = replica._held[gid]
+    if why == "fenced":
+        replica.step(0.3, Received(identity(2), 5, Fenced(gid, None, None)))
+    else:
+        held.fence = Fence.DRAINING
+    hear(replica, 0.4, 2, View(gid, 4, 2, False, False, False))
+    assert held.leading is not None and not held.leading.live[2]
 
 
 def test_there_is_an_heir_only_if_both_others_are_there_and_the_next_one_would() -> None:
