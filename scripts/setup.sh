@@ -94,10 +94,12 @@ if [[ ! -x .venv/bin/python ]] || ! .venv/bin/python -c 'import pip' 2>/dev/null
     "$python" -m venv --clear .venv
 fi
 say "building the C core and installing barco into .venv"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check \
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
     --config-settings=cmake.define.BARCO_FACES=ON \
     --editable '.[test,demo,spark,export,kubernetes,certs,schemas]' \
     || die "the installation failed; what pip said is above"
+# pip would compile ten thousand modules one after the other; templates among them are no Python.
+.venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || true
 .venv/bin/barco --version >/dev/null || die ".venv/bin/barco does not run"
 echo "$wanted" > "$stamp"
 say "done: .venv/bin/barco"
