@@ -3,11 +3,11 @@
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import barco_faces
+from msgspec.structs import replace
 
 from barco import _native
 from barco.limits import GROUP_HEADER_BYTES

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from msgspec import Struct
+
 from barco import limits
 from barco.errors import ConflictError, RequestError, TooManyRequestsError
 
@@ -52,8 +54,7 @@ def matches(pattern: str, name: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith(EVERY) else name == pattern
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """One thing that a user may do."""
 
     verb: str
@@ -104,8 +105,7 @@ FIRST_QUOTAS = 2
 """So many of them every broker knows, also those of an earlier version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Struct, frozen=True):
     """How much of everything a user may have; 0: without end."""
 
     requests: int = 0
@@ -141,8 +141,7 @@ class Quota:
         return values
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Struct, frozen=True):
     """Who may ask, for what, and for how much of it."""
 
     name: str

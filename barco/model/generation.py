@@ -4,9 +4,10 @@ A generation is one shard range's log under one leader session. Its successor is
 register that its own three members decide: `Successor`.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from barco.types import Epoch, Ordinal, Token
 
@@ -58,8 +59,7 @@ class GroupHead(NamedTuple):
     """Header, body and padding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(Struct, frozen=True):
     """The record of one generation; immutable."""
 
     gid: Gid
@@ -123,8 +123,7 @@ class Kind(StrEnum):
     """One child; an operator gave up what the lost disks of the members held (D9)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Successor:
+class Successor(Struct, frozen=True):
     """The value that is decided for succ(g)."""
 
     tail: int

@@ -3,9 +3,10 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec import Struct, field
 
 from barco.errors import ProtocolError
 from barco.model.ring_view import (
@@ -27,8 +28,7 @@ Said = Mapping[str, Any] | str
 """What a broker answered to GET /status, or why it did not."""
 
 
-@dataclass(slots=True)
-class Diagnosis:
+class Diagnosis(Struct):
     """What somebody should know who looks at three in the morning."""
 
     headline: str = ""

@@ -5,8 +5,9 @@ has 1 broker (developer mode) or 3 * 2^k. The token of ring index i of n is
 TOKEN_MIN + UNIT * (RING_SIZE_MAX / n) * i, so a broker keeps its token when the ring doubles.
 """
 
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 from barco.limits import SLICES_PER_RANGE_MAX
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
@@ -37,8 +38,7 @@ def ring_order(size: int) -> tuple[Ordinal, ...]:
     return tuple(ordinal for i, old in enumerate(half) for ordinal in (old, Ordinal(size // 2 + i)))
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """Who leads what in a ring of `size` brokers whose ranges have `slices_per_range` slices."""
 
     size: int

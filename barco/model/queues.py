@@ -8,8 +8,10 @@ and nobody has to remember it.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from barco.errors import RequestError
 from barco.types import KiB
@@ -41,8 +43,7 @@ QUEUE_VALUE_BYTES_MAX = 4 * KiB
 _RUN = re.compile(r"(\d{1,9})\.(\d{1,10})\.(\d{1,19})\.(\d{1,9})(?:\.(\d{1,9}))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
+class QueueSettings(Struct, frozen=True):
     """How a queue hands out events."""
 
     in_flight: int = IN_FLIGHT_DEFAULT
@@ -60,7 +61,7 @@ class QueueSettings:
 
     def packed(self) -> list[Any]:
         """Plain values."""
-        return [getattr(self, field.name) for field in fields(self)]
+        return list(astuple(self))
 
     @classmethod
     def read(cls, given: Sequence[Any]) -> "QueueSettings":

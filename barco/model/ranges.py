@@ -6,9 +6,11 @@ count. The first table comes from the cut of the ring at format time (`first_tab
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from barco.limits import PROCESSES_MAX
 from barco.model.placement import Placement
@@ -16,8 +18,7 @@ from barco.model.replicas import Process, Replicas
 from barco.types import Ordinal, SliceIndex, Token
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldRange:
+class HeldRange(Struct, frozen=True, kw_only=True):
     """A range, and the process of one broker that holds its log."""
 
     token: int
@@ -40,8 +41,7 @@ class HeldRange:
         return range(self.first, self.first + self.slices)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessTable:
+class ProcessTable(Struct, frozen=True):
     """All processes of one broker, by number."""
 
     entries: tuple[HeldRange, ...]
@@ -209,7 +209,7 @@ def from_plain(given: Any) -> ProcessTable:
 
 
 def _entry(given: Any) -> HeldRange:
-    names = {field.name for field in fields(HeldRange)}
+    names = set(HeldRange.__struct_fields__)
     if not isinstance(given, dict) or given.keys() != names:
         raise ValueError(f"an entry of a table has {', '.join(sorted(names))}")
     token, members = given["token"], given["members"]

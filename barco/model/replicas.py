@@ -10,7 +10,7 @@ one process for every shard that it holds: process `j = k * workers + i` holds s
 range of the broker `k` places before it (k = 0: its own).
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from barco.model.placement import REPLICAS, Placement, slices_of_worker
 from barco.types import Ordinal
@@ -19,8 +19,7 @@ Process = tuple[Ordinal, int]
 """A process of the cluster: the broker's ordinal, and the number of the process there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replicas:
+class Replicas(Struct, frozen=True):
     """Shards and their processes in a ring whose brokers all have so many workers for a range."""
 
     placement: Placement

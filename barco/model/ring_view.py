@@ -1,10 +1,12 @@
 """What GET /v1/topology?copies says of a ring, for those who draw it: pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct, field
 
 from barco.errors import ProtocolError
 from barco.limits import BROKERS_MAX, SLICES_PER_RANGE_MAX
@@ -20,8 +22,7 @@ class CopyState(Enum):
     UNKNOWN = "not known"
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnBroker:
+class DrawnBroker(Struct, frozen=True):
     """One broker of the ring."""
 
     ordinal: int
@@ -36,8 +37,7 @@ class DrawnBroker:
         return self.state in ("alive", "suspect")
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnRange:
+class DrawnRange(Struct, frozen=True):
     """One range: slices with one log."""
 
     first: int

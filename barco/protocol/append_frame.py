@@ -6,17 +6,16 @@ both must agree. All other messages are maps (`barco.protocol.replication_codec`
 """
 
 import struct
-from dataclasses import dataclass
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from barco.errors import ProtocolError
 from barco.model.generation import Gid, GroupHead
 from barco.types import Epoch, Token
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Struct, frozen=True):
     """Leader to followers: one group, in order. Its bytes travel beside."""
 
     gid: Gid
@@ -26,8 +25,7 @@ class Append:
     """gseq up to which the leader knows its generation committed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(Struct, frozen=True):
     """Follower to leader: all groups up to `gseq` are stable here, and I was not fenced then."""
 
     gid: Gid

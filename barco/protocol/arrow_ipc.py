@@ -7,8 +7,9 @@ written is little-endian and of metadata version 5; pyarrow, polars, DuckDB and 
 import struct
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 CONTENT_TYPE = "application/vnd.apache.arrow.stream"
 
@@ -23,8 +24,7 @@ _INT, _BINARY, _UTF8, _TIMESTAMP = 2, 4, 5, 10
 _MICROSECOND = 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Vector:
+class _Vector(Struct, frozen=True):
     """Of tables, or of structs that are packed already."""
 
     items: Sequence["_Table"] = ()
@@ -35,8 +35,7 @@ class _Vector:
 _Child: TypeAlias = "_Table | _Vector | str"
 
 
-@dataclass(slots=True)
-class _Table:
+class _Table(Struct):
     """Numbers by field: how struct calls them, and what they are; and what stands elsewhere."""
 
     numbers: dict[int, tuple[str, int]] = field(default_factory=dict)

@@ -1,15 +1,15 @@
 """A position in a slice, as clients see it: opaque text that sorts as the events do."""
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from barco.types import Epoch, Offset
 
 _TEXT = re.compile(r"([0-9a-f]{8})-([0-9a-f]{16})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Cursor:
+class Cursor(Struct, frozen=True, order=True):
     """The next event to read: its offset, and the generation in which the reader saw it."""
 
     epoch: Epoch

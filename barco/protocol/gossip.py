@@ -8,8 +8,9 @@ both send what they like, in any order; `facts` are opaque here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from barco import limits
 from barco.errors import ProtocolError
@@ -23,8 +24,7 @@ FACTS_MAX = 20_000
 """In one message; the frame's length bounds them as well."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(Struct, frozen=True, kw_only=True):
     """Who is speaking, and the shape of the cluster it was made for."""
 
     TYPE: ClassVar[str] = "hello"
@@ -48,23 +48,20 @@ class Hello:
     """The newest that it speaks; 0, and not sent: the same as the oldest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Welcome(Hello):
+class Welcome(Hello, frozen=True, kw_only=True):
     """The other side's own identity: it lets the first one in."""
 
     TYPE: ClassVar[str] = "welcome"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refuse:
+class Refuse(Struct, frozen=True, kw_only=True):
     """Why not, in one line; the connection ends."""
 
     TYPE: ClassVar[str] = "refuse"
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
+class Ping(Struct, frozen=True, kw_only=True):
     """Are you there?"""
 
     TYPE: ClassVar[str] = "ping"
@@ -72,8 +69,7 @@ class Ping:
     facts: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ack:
+class Ack(Struct, frozen=True, kw_only=True):
     """I am; or, for `about` somebody else, it is."""
 
     TYPE: ClassVar[str] = "ack"
@@ -82,8 +78,7 @@ class Ack:
     facts: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PingRequest:
+class PingRequest(Struct, frozen=True, kw_only=True):
     """Ask `about` for me."""
 
     TYPE: ClassVar[str] = "ping-request"
@@ -92,8 +87,7 @@ class PingRequest:
     facts: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nack:
+class Nack(Struct, frozen=True, kw_only=True):
     """I am well, but have no answer from `about` (yet)."""
 
     TYPE: ClassVar[str] = "nack"
@@ -103,8 +97,7 @@ class Nack:
     """Nothing listens there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Push:
+class Push(Struct, frozen=True, kw_only=True):
     """News. A `number` above 0 is answered by a `PushAck` when the broker's workers have it."""
 
     TYPE: ClassVar[str] = "push"
@@ -112,16 +105,14 @@ class Push:
     facts: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushAck:
+class PushAck(Struct, frozen=True, kw_only=True):
     """The news of that number has been taken."""
 
     TYPE: ClassVar[str] = "push-ack"
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sync:
+class Sync(Struct, frozen=True, kw_only=True):
     """Digests of everything that the sender knows: tell me what differs."""
 
     TYPE: ClassVar[str] = "sync"
@@ -130,8 +121,7 @@ class Sync:
     """The sender's own: a newcomer introduces itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncReply:
+class SyncReply(Struct, frozen=True, kw_only=True):
     """All facts of the buckets that differ, or of the first of them; `more` are left over."""
 
     TYPE: ClassVar[str] = "sync-reply"
@@ -151,7 +141,7 @@ _TYPES: dict[str, Any] = {
         *(Nack, Push, PushAck, Sync, SyncReply),
     )
 }
-_NAMES = {name: tuple(f.name for f in fields(kind)) for name, kind in _TYPES.items()}
+_NAMES = {name: tuple(kind.__struct_fields__) for name, kind in _TYPES.items()}
 _TEXT_MAX = {"reason": 1_000, "version": 32}
 _NUMBER_MAX = 2**64
 OLDEST, NEWEST = "protocol", "newest"

@@ -8,8 +8,10 @@ before anything is read.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, fields
 
 from barco.errors import ProtocolError
 from barco.limits import PROCESSES_MAX
@@ -27,8 +29,7 @@ OLDEST, NEWEST = "link_version", "link_newest"
 TEXT_BYTES_MAX = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(Struct, frozen=True, kw_only=True):
     """A worker, and the shape of the cluster that it was made for."""
 
     kind: str

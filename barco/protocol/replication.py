@@ -6,14 +6,13 @@ group travel beside `Append` and `Fetched`, never inside. Who says it (identity 
 cluster and the protocol's version are told once, when a connection opens.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from barco.model.generation import Ballot, Generation, Gid, GroupHead, Identity, Successor
 from barco.protocol.append_frame import Append, Appended
 
 
-@dataclass(frozen=True, slots=True)
-class Fenced:
+class Fenced(Struct, frozen=True):
     """Follower to leader: I have promised this generation to somebody, or know its successor."""
 
     gid: Gid
@@ -21,23 +20,20 @@ class Fenced:
     successor: Successor | None
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """I hold (or have in flight) only what is up to `have`: the group does not follow."""
 
     gid: Gid
     have: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Struct, frozen=True):
     """I have no record of this generation: tell me."""
 
     gid: Gid
 
 
-@dataclass(frozen=True, slots=True)
-class Prepare:
+class Prepare(Struct, frozen=True):
     """Proposer to acceptors, phase 1. The promise is the fence."""
 
     gid: Gid
@@ -47,8 +43,7 @@ class Prepare:
     any (genesis, or a record that the sender does not know)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Promise:
+class Promise(Struct, frozen=True):
     """Acceptor to proposer: nothing is appended by the leader of this generation here any more."""
 
     gid: Gid
@@ -60,8 +55,7 @@ class Promise:
     """It has found corruption: this is no promise, only news."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nack:
+class Nack(Struct, frozen=True):
     """Acceptor to proposer: `ballot` is too late, `promised` came before."""
 
     gid: Gid
@@ -69,8 +63,7 @@ class Nack:
     promised: Ballot
 
 
-@dataclass(frozen=True, slots=True)
-class Accept:
+class Accept(Struct, frozen=True):
     """Proposer to acceptors, phase 2."""
 
     gid: Gid
@@ -82,16 +75,14 @@ class Accept:
     """As in `Prepare`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """Acceptor to proposer: I hold groups 1 to T and have accepted."""
 
     gid: Gid
     ballot: Ballot
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(Struct, frozen=True):
     """Anybody to anybody: what follows this generation, for ever."""
 
     gid: Gid
@@ -100,8 +91,7 @@ class Decided:
     """As in `Prepare`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(Struct, frozen=True):
     """Send me the groups `first` to `last` of this generation."""
 
     gid: Gid
@@ -111,16 +101,14 @@ class Fetch:
     """As in `Prepare`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Struct, frozen=True):
     """One group, asked for by `Fetch`. Its bytes travel beside."""
 
     gid: Gid
     head: GroupHead
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(Struct, frozen=True):
     """Retention has removed what was asked for; only of a generation that has ended (rule S8)."""
 
     gid: Gid
@@ -130,8 +118,7 @@ class Expired:
     """header_crc of the group before; 0 when none is left."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """One open generation as the sender of a ping sees it."""
 
     gid: Gid
@@ -149,8 +136,7 @@ class View:
     """As in `Prepare`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(Struct, frozen=True):
     """To every member, several times a second and at once when something changes."""
 
     replaces: bytes
@@ -171,16 +157,14 @@ class Ping:
     """How often it has set aside what two others had decided without."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unwelcome:
+class Unwelcome(Struct, frozen=True):
     """To a freshly formatted broker whose ordinal has a record under another disk: stop."""
 
     known: Identity
     gid: Gid
 
 
-@dataclass(frozen=True, slots=True)
-class RolledBack:
+class RolledBack(Struct, frozen=True):
     """To a broker whose journal was longer once: its data directory is an old copy."""
 
     session: int
@@ -189,8 +173,7 @@ class RolledBack:
     """How far its journal was."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shrunk:
+class Shrunk(Struct, frozen=True):
     """To a member whose log was longer once: it told so itself, or acknowledged it. By the leader
     also in answer to a `Gap`: then perhaps nothing is missing."""
 
@@ -231,23 +214,20 @@ def bytes_beside(message: Message) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedRecord:
+class OpenedRecord(Struct, frozen=True):
     """Journal: this generation exists, and this broker is concerned with it."""
 
     generation: Generation
 
 
-@dataclass(frozen=True, slots=True)
-class PromisedRecord:
+class PromisedRecord(Struct, frozen=True):
     """Journal: no ballot below this one is answered for the generation; it is fenced."""
 
     gid: Gid
     ballot: Ballot
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedRecord:
+class AcceptedRecord(Struct, frozen=True):
     """Journal: accepted under this ballot (which is promised by it, too)."""
 
     gid: Gid
@@ -255,16 +235,14 @@ class AcceptedRecord:
     value: Successor
 
 
-@dataclass(frozen=True, slots=True)
-class DecidedRecord:
+class DecidedRecord(Struct, frozen=True):
     """Journal: what follows the generation."""
 
     gid: Gid
     value: Successor
 
 
-@dataclass(frozen=True, slots=True)
-class DoubtRecord:
+class DoubtRecord(Struct, frozen=True):
     """Journal: records before this one were lost; what was voted in them is not known any more."""
 
     upto: int
@@ -274,8 +252,7 @@ class DoubtRecord:
     none."""
 
 
-@dataclass(frozen=True, slots=True)
-class AsideRecord:
+class AsideRecord(Struct, frozen=True):
     """Journal: two others have decided what follows a generation, and it was something else here,
     or leaves out what was committed here. What this one held of it and after it is set aside;
     records before this one speak of that. From here on it holds what they hold."""
@@ -286,8 +263,7 @@ class AsideRecord:
     """The last group of it here."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeardRecord:
+class HeardRecord(Struct, frozen=True):
     """Journal: how far another disk's journal was. Of a disk the last one counts."""
 
     disk: Identity

@@ -7,7 +7,6 @@ are no maps: `barco.protocol.append_frame`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any, TypeVar
 
 from barco.errors import ProtocolError
@@ -85,7 +84,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, (Generation, Successor, r.View)):
-        return [_plain(getattr(value, field.name)) for field in fields(value)]
+        return [_plain(getattr(value, name)) for name in value.__struct_fields__]
     return value
 
 

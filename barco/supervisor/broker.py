@@ -5,8 +5,9 @@ import logging
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from barco import limits
 from barco.cluster.groups.groups import Groups

@@ -14,9 +14,10 @@ import random
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 import barco
 from barco import limits
@@ -495,6 +496,5 @@ def join(
         incarnation=int(time.time() * 1000),
     )
     addresses = [(address, config.ports.gossip) for address in brokers]
-    seal, data_dir = (key, mutual), plan.data_dir
-    bind = machine.source_of(config)
+    seal, data_dir, bind = (key, mutual), plan.data_dir, machine.source_of(config)
     return Cluster(me, hello, addresses, bind=bind, send=send, seal=seal, data_dir=data_dir)

@@ -7,8 +7,9 @@ a poll that lands on any of them a moment later is known there.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.growing import needed_ranges
@@ -101,8 +102,7 @@ class Alone:
         return [(each, {"type": messages.TARGET, "target": packed}) for each in sorted(workers)]
 
 
-@dataclass(slots=True)
-class Waiting:
+class Waiting(Struct):
     """An answer that is held back until these workers have seen a version."""
 
     worker: int

@@ -11,11 +11,12 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from crc32c import crc32c
+from msgspec import Struct
+from msgspec.structs import asdict, fields, replace
 
 from barco import config as configuration
 from barco import limits
@@ -56,8 +57,7 @@ RUN = "run"
 log = logging.getLogger("barco.supervisor")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True):
     """broker.json: who wrote this directory, and the shape that can not change."""
 
     format: int = FORMAT

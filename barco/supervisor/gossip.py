@@ -13,8 +13,9 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from barco import limits
 from barco.cluster.gossip.facts import LEFT

@@ -12,7 +12,8 @@ import os
 import socket
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from barco.addresses import bracketed
 from barco.errors import ConfigError, InUseError
@@ -29,8 +30,7 @@ BIND_SECONDS_MAX = 1.0
 """The sockets of a broker that has just ended can be bound for a moment more."""
 
 
-@dataclass(slots=True)
-class Listeners:
+class Listeners(Struct):
     """What is bound: for each process its sockets by name, and the numbers to tell clients."""
 
     bind: str

@@ -13,8 +13,10 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import IO, Any
+
+from msgspec import Struct
 
 import barco
 from barco import limits
@@ -38,8 +40,7 @@ OUTPUT_SECONDS_MAX = 1.0
 OUTPUT_READ_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyBroker:
+class ReadyBroker(Struct, frozen=True, kw_only=True):
     """What a broker says of itself when all its workers are up."""
 
     pid: int
@@ -85,8 +86,7 @@ class RestartPolicy:
         return self._delay
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """How to start one worker."""
 
     worker: int

@@ -14,9 +14,10 @@ import json
 import runpy
 import socket
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 import barco.workers.worker as workers
 from barco.cli import main

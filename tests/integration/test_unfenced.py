@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from relay import Relays
 from replicas import Member, RefusedError, Shard, check_history, same_everywhere, until
 

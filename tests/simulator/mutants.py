@@ -3,8 +3,10 @@
 Each is a subclass that takes one method's rule away, so that production pays nothing for it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from barco.cluster.logs.driving import Course, Role
 from barco.cluster.logs.events import CoreState, LogEffect, LogEvent, OpenIn, Rests

@@ -3,11 +3,11 @@
 Each way to get that wrong is caught by what a client sees, or by a lemma that is broken before.
 """
 
-import dataclasses
 import itertools
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from barco.cluster.replica.replica import Replica, Settings
 from barco.cluster.state.effects import Drain, Effect, Persist, Send
@@ -114,7 +114,7 @@ def test_who_was_never_told_of_a_generation_has_forgotten_no_vote_in_it() -> Non
     world = World(1)
     broker, oracle = world.brokers[0], world.oracle
     (first,) = world.ranges
-    child = dataclasses.replace(first, gid=Gid(first.gid.token, 2))  # type: ignore[arg-type]
+    child = replace(first, gid=Gid(first.gid.token, 2))  # type: ignore[arg-type]
     oracle.opened[child.gid] = oracle.generations[child.gid] = child
     lost = (broker.disk.identity, child.gid)
     oracle.forgot(broker.disk.identity)
@@ -130,7 +130,7 @@ def proposer_hears(kind: type[Replica]) -> list[Message]:
     disks = [bytes([each + 1]) * 16 for each in range(3)]
     members = tuple(Identity(Ordinal(at), disk) for at, disk in enumerate(disks))
     first = genesis(-(2**63), 2**63, (0, 1, 2))
-    child = dataclasses.replace(
+    child = replace(
         first,
         gid=Gid(first.gid.token, 2),  # type: ignore[arg-type]
         leader=members[0],

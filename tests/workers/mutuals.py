@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from reference.certificates import Files, authority, broker
 from twin import Broker
 
@@ -31,7 +32,7 @@ HELLO = Hello(
     workers=2,
     slices_per_range=8,
 )
-CALLER = dataclasses.replace(HELLO, ordinal=0, session=9)
+CALLER = replace(HELLO, ordinal=0, session=9)
 SECONDS = 30.0
 
 

@@ -5,11 +5,11 @@ in the order of (due, offset), so that how far it is says which of them are done
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import msgpack
+from msgspec import Struct
 
 from barco.types import KiB
 from barco.workers.shard import internal
@@ -34,8 +34,7 @@ Name = tuple[str, int]
 """(topic, slice)."""
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(Struct):
     """Events below `end` that are due by `due`; done up to `at`."""
 
     due: int
@@ -43,8 +42,7 @@ class Turn:
     at: Key = FIRST
 
 
-@dataclass(slots=True)
-class DelayMark:
+class DelayMark(Struct):
     """Done: of the offsets below `end`, what was due by `due`; and what the open turn has done."""
 
     least: int = 0

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from barco import _native
 from barco.errors import (
@@ -52,8 +53,7 @@ _TIMES = _native.COLUMNS["timestamp"]
 log = logging.getLogger("barco.delays")
 
 
-@dataclass(slots=True)
-class Figures:
+class Figures(Struct):
     """What a worker tells of its delays."""
 
     delivered: int = 0
@@ -62,8 +62,7 @@ class Figures:
     """Retention has removed them before they were due."""
 
 
-@dataclass(slots=True)
-class Shared:
+class Shared(Struct):
     """What the streams of a worker have in common."""
 
     reactor: ReactorLike

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgpack
+from msgspec import Struct
 
 from barco.workers.shard import internal
 
@@ -19,8 +19,7 @@ Key = tuple[str, int]
 """(consumer id, session)."""
 
 
-@dataclass(slots=True)
-class GroupCursor:
+class GroupCursor(Struct):
     """One group's place in one (topic, slice)."""
 
     group: str

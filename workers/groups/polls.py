@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from barco import limits
 from barco.workers.groups.cursor import Key
@@ -10,8 +11,7 @@ from barco.workers.groups.views import Member
 from barco.workers.shard.reads import Extent
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """What is known of the answers that a consumer has got, where its request comes in."""
 
     received: str | None
@@ -34,8 +34,7 @@ def name_of(delivery: str, lost: Iterable[int]) -> str:
     return f"{delivery}!{without}" if without else delivery
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenAnswer:
+class WrittenAnswer(Struct, frozen=True):
     """One that was written."""
 
     name: str
@@ -69,8 +68,7 @@ class Written:
         return None if answer is None else answer.name
 
 
-@dataclass(frozen=True, slots=True)
-class PollRequest:
+class PollRequest(Struct, frozen=True):
     """One pass of a poll over the slices of this worker."""
 
     member: Member
@@ -96,8 +94,7 @@ class PollRequest:
         return self.member.knows(self.placement)
 
 
-@dataclass(slots=True)
-class PollResult:
+class PollResult(Struct):
     """What one worker has for a consumer."""
 
     extents: list[Extent] = field(default_factory=list)

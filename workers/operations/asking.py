@@ -8,7 +8,8 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from barco.cluster.ring.target import Target
 from barco.errors import BarcoError, ConflictError, RequestError

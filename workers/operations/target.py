@@ -7,8 +7,9 @@ gossip tells another one than is known the keeper is asked, and before a step on
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.depots import Depots

@@ -12,8 +12,9 @@ import hashlib
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from barco.cluster.state.kin import Ancestor
 from barco.errors import BarcoError, CorruptDataError, NotReadyError, ProtocolError
@@ -63,8 +64,7 @@ _Tasks = dict[asyncio.Future[tuple[T] | None], tuple[int, float]]
 """Who is asked, and since when."""
 
 
-@dataclass(slots=True)
-class _Said(Generic[T]):
+class _Said(Struct, Generic[T]):
     answers: dict[int, T] = field(default_factory=dict)
     failures: list[BarcoError] = field(default_factory=list)
     silent: set[int] = field(default_factory=set)

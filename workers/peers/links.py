@@ -11,8 +11,9 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from barco._native import Seal
 from barco.errors import NotReadyError, PeerError, ProtocolError

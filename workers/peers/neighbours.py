@@ -5,8 +5,9 @@ process, which refuses them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.routes import unpack_route
@@ -21,8 +22,7 @@ UP = ("alive", "suspect")
 """States in which what a broker's processes have said still counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbour:
+class Neighbour(Struct, frozen=True, kw_only=True):
     """One broker, as last heard."""
 
     ordinal: int

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
+from msgspec import Struct, field
 
 from barco.model.queues import QUEUE_VALUE_BYTES_MAX, QueueSettings
 from barco.workers.groups.cursor import QUEUE
@@ -18,8 +18,7 @@ Name = tuple[str, str, int]
 """Group, topic, slice."""
 
 
-@dataclass(slots=True, eq=False)
-class Slot:
+class Slot(Struct, eq=False):
     """A queue's part of one slice."""
 
     group: str

@@ -12,8 +12,9 @@ import heapq
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from barco.model.queues import LEASE_MS_MAX, RUNS_MAX, WINDOW_MAX, QueueSettings
 from barco.workers.queues.keys import KeyOrder
@@ -41,8 +42,7 @@ class Given(NamedTuple):
     """How often each of them was given, this time included."""
 
 
-@dataclass(slots=True, eq=False)
-class _Lease:
+class _Lease(Struct, eq=False):
     """What was handed out at once."""
 
     until: int
@@ -51,8 +51,7 @@ class _Lease:
     """How many of its events are still with who got them."""
 
 
-@dataclass(slots=True)
-class WindowValue:
+class WindowValue(Struct):
     """What of a window survives."""
 
     base: int

@@ -5,9 +5,10 @@ Both are as fastavro has parsed them: names are full ones, and stand for what wa
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct, field
 
 from barco.workers.schemas import words
 
@@ -24,8 +25,7 @@ WIDER = {
 NAMED = frozenset(("record", "error", "enum", "fixed"))
 
 
-@dataclass(slots=True, eq=False)
-class Type:
+class Type(Struct, eq=False):
     """One type, with those that it has in it."""
 
     kind: str
@@ -43,8 +43,7 @@ class Type:
     """Precision and scale."""
 
 
-@dataclass(slots=True, eq=False)
-class Field:
+class Field(Struct, eq=False):
     """Of a record."""
 
     name: str

@@ -6,9 +6,10 @@ values are passed over; those that are not known here have to be the same in bot
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct
 
 from barco.workers.schemas import json_kind, words
 
@@ -30,8 +31,7 @@ _LOOKED_AT = frozenset(
 _TYPES = ("null", "boolean", "object", "array", "number", "string")
 
 
-@dataclass(slots=True)
-class Root:
+class Root(Struct):
     """A schema, and those that it refers to by name."""
 
     schema: Any

@@ -3,10 +3,10 @@
 The last one of a key counts. What was removed has no value.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgpack
+from msgspec import Struct
 
 from barco.workers.schemas import words
 from barco.workers.shard import internal
@@ -21,8 +21,7 @@ Written = tuple[bytes, bytes]
 """Key and value of an event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """By `name` a schema means what stands in a version of another subject."""
 
     name: str
@@ -37,8 +36,7 @@ class Reference:
 References = tuple[Reference, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A schema that somebody asks about, as it was read."""
 
     kind: str
@@ -53,8 +51,7 @@ class Draft:
         return OVERHEAD + len(self.text.encode()) + named
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(Struct, frozen=True):
     """With its number, by which the whole ring knows it."""
 
     id: int
@@ -82,8 +79,7 @@ class Schema:
         return key_of_schema(self.id), msgpack.packb(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """That a subject had this schema, as its version so and so."""
 
     subject: str
@@ -106,8 +102,7 @@ class Version:
         return key_of_version(self.subject, self.number), msgpack.packb(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """What holds of a subject, or of all that have none of their own; "": not said."""
 
     subject: str = ""

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct, field
 
 from barco import _native
 from barco.errors import BarcoError, CorruptDataError
@@ -85,8 +86,7 @@ def split_chunks(buffer: Chunk) -> Iterator[tuple[Chunk, "ChunkInfo"]]:
         position += head["stored_bytes"]
 
 
-@dataclass(slots=True)
-class Extent:
+class Extent(Struct):
     """Consecutive events of one (topic, slice): stored chunks, of which [start, end) is meant.
 
     Each element of `chunks` holds one or more of them, back to back. The first may begin before

@@ -5,16 +5,16 @@ What a topic wants sooner than that is done by its start offset: nothing before 
 there, age is by the log's own clock since the append.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from barco.workers.shard.reads import Bounds, Slot
 
 HOUR_US = 3600 * 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class StreamLimit:
+class StreamLimit(Struct, frozen=True):
     """What one (topic, slice) is to keep; 0 means no limit."""
 
     slot: Slot

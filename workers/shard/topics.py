@@ -10,10 +10,11 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import msgpack
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from barco import limits
 from barco.errors import QuotaUsedUpError, TooManyRequestsError
@@ -33,8 +34,7 @@ VERSION_MAX = 2**48
 _NAME = re.compile(rf"[a-zA-Z0-9_.-]{{1,{limits.TOPIC_NAME_BYTES_MAX}}}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRecord:
+class TopicRecord(Struct, frozen=True, kw_only=True):
     """What was last decided about a topic."""
 
     topic: str
@@ -75,7 +75,7 @@ class TopicRecord:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> "TopicRecord":
         """The opposite; names of a later version are passed over. ValueError: it is no record."""
-        known = {f.name for f in fields(cls)}
+        known = set(cls.__struct_fields__)
         record = cls(**{name: value for name, value in given.items() if name in known})
         record.check()
         return record

@@ -9,7 +9,8 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 SPANS_MAX = 4096
 """That wait to be exported; then the oldest go."""
@@ -32,8 +33,7 @@ def new_id() -> bytes:
     return os.urandom(8)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """As it is exported. Times in microseconds since 1970."""
 
     trace: bytes
@@ -47,8 +47,7 @@ class Span:
     id: bytes = field(default_factory=new_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
+class Traced(Struct, frozen=True):
     """A request that is traced, until its answer."""
 
     trace: bytes

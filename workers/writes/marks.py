@@ -7,10 +7,10 @@ goes with its topic: who loads into a topic that was deleted begins anew.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgpack
+from msgspec import Struct
 
 from barco import limits
 from barco.errors import BusyError, ConflictError, NotReadyError, TooManyRequestsError
@@ -28,8 +28,7 @@ _Name = tuple[str, str, int]
 """(writer, topic, slice)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """What (writer, topic) committed last in a slice, and how much of it is there."""
 
     number: int

@@ -7,11 +7,11 @@ a batch of the same number, one is told that the other was first: a decision, an
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
 import msgpack
+from msgspec import Struct
 
 from barco.errors import ConflictError, NotReadyError, TooLargeError, TooManyRequestsError
 from barco.limits import STAGED_WRITER_SHARE, WRITER_NAME_BYTES_MAX
@@ -30,8 +30,7 @@ NOTE_OVERHEAD = 128
 """What one takes beside its name and its text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What a writer's last batch has decided."""
 
     slice: int

@@ -4,9 +4,10 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from barco import config as configuration
 from barco.cli.commands.serve import add_common, settings

@@ -1,12 +1,11 @@
 """A broker's own news on the way to the others of a small cluster, and who has them."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from barco.cluster.gossip.facts import Fact
 
 
-@dataclass(slots=True)
-class Direct:
+class Direct(Struct):
     """News of this broker's own on the way to one other broker, one message at a time."""
 
     waiting: dict[tuple[str, int | str], Fact] = field(default_factory=dict)
@@ -21,8 +20,7 @@ class Direct:
         assert not self.under_way or self.number > 0, "what is under way has one"
 
 
-@dataclass(slots=True)
-class Receipt:
+class Receipt(Struct):
     """Who has not acknowledged a publication: (ordinal, number of the message to wait for)."""
 
     unseen: set[int]

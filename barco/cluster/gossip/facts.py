@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgpack
+from msgspec import Struct
 
 from barco import limits
 from barco.cluster.ring.cut import Cut
@@ -142,8 +143,7 @@ def _plausible(kind: Any, key: Any, version: Any) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerInfo:
+class BrokerInfo(Struct, frozen=True, kw_only=True):
     """One broker: who it is, where it listens, and how it is."""
 
     ordinal: int
@@ -238,8 +238,7 @@ def _formats(ports: dict[str, int]) -> tuple[int, int]:
     return read, noted
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderInfo:
+class LeaderInfo(Struct, frozen=True):
     """A range's newest known generation: where it is, who leads it, whether it was handed over. The
     newest epoch wins, and within one that it was."""
 
@@ -265,8 +264,7 @@ class LeaderInfo:
         return cls.parse(fact.key, fact.version, fact.body)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerInfo:
+class ConsumerInfo(Struct, frozen=True, kw_only=True):
     """A consumer's registration, or that it ended."""
 
     consumer_id: str
@@ -340,8 +338,7 @@ class ConsumerInfo:
         return cls.parse(fact.key, fact.version, fact.body)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsInfo:
+class TopicsInfo(Struct, frozen=True, kw_only=True):
     """A digest of the topic settings that a broker has: where two differ, one has missed some."""
 
     ordinal: int
@@ -371,8 +368,7 @@ class TopicsInfo:
         return cls.parse(fact.key, fact.version, fact.body)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetInfo:
+class TargetInfo(Struct, frozen=True, kw_only=True):
     """The brokers of which the cluster shall consist; whoever leads slice 0 keeps it."""
 
     version: int

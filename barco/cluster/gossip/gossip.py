@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from barco import limits
 from barco.cluster.gossip.direct import Direct, Receipt
@@ -30,16 +32,14 @@ from barco.protocol.gossip import (
 BULK_FACTS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """A message for another broker."""
 
     ordinal: int
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """Something is known better than before; `news` of other brokers', or this one's own."""
 
     fact: Fact
@@ -47,16 +47,14 @@ class Changed:
     news: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AckWanted:
+class AckWanted(Struct, frozen=True):
     """`Gossip.acknowledge` is to be called when the workers have what changed so far."""
 
     ordinal: int
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """A publication has reached all other brokers that are up; or time is over.
 
     `all`: whether each of them has said so. In a large cluster nobody does, and nobody is missing.

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from barco import limits
 from barco.cluster.gossip.facts import (
@@ -40,8 +42,7 @@ class Random(Protocol):
         """In [0, 1)."""
 
 
-@dataclass(slots=True)
-class Probe:
+class Probe(Struct):
     """One question to one broker, first direct, then through deputies."""
 
     target: int
@@ -54,8 +55,7 @@ class Probe:
     """Nothing listens at its address, as far as anybody could find out."""
 
 
-@dataclass(slots=True)
-class Relay:
+class Relay(Struct):
     """A probe for somebody else."""
 
     requester: int
@@ -65,8 +65,7 @@ class Relay:
     end_by: float
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(Struct):
     """What happened since the start."""
 
     probes: int = 0

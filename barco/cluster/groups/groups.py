@@ -16,8 +16,10 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from barco import limits
 from barco.cluster.groups.readers import NO_RANK, ReaderInfo, Readers
@@ -38,8 +40,7 @@ REMOVED_MAX = 4_096
 to forget; past it, it gets everything."""
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     """One consumer, as registered."""
 
     consumer_id: str
@@ -63,8 +64,7 @@ class Member:
         return self.last_heard + self.session_ms / 1000
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Struct):
     """The members of one group, and for each topic those who asked for it."""
 
     members: dict[str, Member] = field(default_factory=dict)

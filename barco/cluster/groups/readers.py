@@ -17,7 +17,8 @@ import itertools
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from barco.cluster.gossip.facts import RANK_END
 from barco.cluster.groups.shares import Shares, shares
@@ -29,8 +30,7 @@ DRAWS_MAX = 256
 """As many ranks at most are drawn for. Where more are free nearly all have just come or gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderInfo:
+class ReaderInfo(Struct, frozen=True):
     """What the registration of one reader says."""
 
     rank: int

@@ -11,8 +11,9 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from barco import limits
 from barco.cluster.gossip.facts import CONSUMER, ConsumerInfo, Fact

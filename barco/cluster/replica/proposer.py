@@ -6,7 +6,9 @@ cluster needs all three brokers, and no later one does.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from barco.cluster.replica.lineage import Lineage
 from barco.cluster.state.held import Held
@@ -37,8 +39,7 @@ from barco.protocol.replication import (
 from barco.types import Epoch
 
 
-@dataclass(slots=True)
-class Proposal:
+class Proposal(Struct):
     """One ballot of this broker."""
 
     ballot: Ballot

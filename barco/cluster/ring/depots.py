@@ -9,7 +9,8 @@ them, so the depot and whoever looks on compute the same.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from barco.cluster.ring.cut import Wanted
 from barco.model.generation import Gid
@@ -22,8 +23,7 @@ Depots = tuple[tuple[int, int], ...]
 stands first for a range copies first."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndedLog:
+class EndedLog(Struct, frozen=True):
     """A generation that has ended and is not expired, as those have told who hold it."""
 
     gid: Gid
@@ -37,8 +37,7 @@ class EndedLog:
     """Bytes that depots have by now of what they do not have whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draining:
+class Draining(Struct, frozen=True):
     """What there is to do for those that leave."""
 
     copies: Mapping[Gid, Sequence[int]] = field(default_factory=dict)

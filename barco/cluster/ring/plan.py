@@ -16,8 +16,9 @@ the right; no step undoes another, and each brings the ring one step nearer.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from barco.cluster.ring.cut import Wanted, WantedRange
 from barco.cluster.ring.routes import RangeRoute, RouteTable
@@ -39,8 +40,7 @@ class StepKind(StrEnum):
     JOIN = "join"
 
 
-@dataclass(frozen=True, slots=True)
-class RingStep:
+class RingStep(Struct, frozen=True):
     """One decision of one register."""
 
     kind: StepKind

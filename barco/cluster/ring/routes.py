@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgpack
+from msgspec import Struct
 
 from barco import limits
 from barco.cluster.ring.cut import Cut
@@ -128,8 +128,7 @@ def _check(fine: bool, what: str) -> None:
         raise ProtocolError(f"a route that {what}")
 
 
-@dataclass(frozen=True, slots=True)
-class Dispute:
+class Dispute(Struct, frozen=True):
     """Two routes of one slice and one epoch: a disk went back, or somebody lies."""
 
     slice: int

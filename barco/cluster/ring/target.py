@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgpack
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from barco import limits
 from barco.cluster.ring.cut import Cut, Wanted, full_size
@@ -20,8 +21,7 @@ SHOWN = 3
 """Of a list in a refusal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetBroker:
+class TargetBroker(Struct, frozen=True, kw_only=True):
     """One broker of the target."""
 
     ordinal: int
@@ -41,8 +41,7 @@ class TargetBroker:
         return told | ({"diskUuid": self.disk_uuid} if self.disk_uuid else {})
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """What the cluster shall consist of; `next_target` makes the version that follows."""
 
     version: int
@@ -201,8 +200,7 @@ def _check(fine: bool, what: str) -> None:
 # --- Compare and set ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """What a change of the target is held against."""
 
     cluster_uuid: str

@@ -2,8 +2,9 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from barco.cluster.state.aside import what_counts
 from barco.cluster.state.effects import Effect, Persist, Send
@@ -24,8 +25,7 @@ from barco.protocol.replication import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """Who a replica is."""
 
     me: Identity

@@ -1,13 +1,12 @@
 """What a `Replica` asks for; carried out in the order given."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from barco.model.generation import Generation, Gid, GroupHead
 from barco.protocol.replication import JournalRecord, Message
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Send to the peer with this ordinal; best effort.
 
     For an `Append` the group's bytes are found by (gid, gseq): in the arena while it is in flight
@@ -18,8 +17,7 @@ class Send:
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Persist:
+class Persist(Struct, frozen=True):
     """Append these records to the journal, make them stable, then tell `Persisted(serial)`.
 
     In order: serials grow by one, and a later one is never stable before an earlier.
@@ -29,16 +27,14 @@ class Persist:
     records: tuple[JournalRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AppendForeign:
+class AppendForeign(Struct, frozen=True):
     """Append the group that came with the message of this step; then tell `Stable`."""
 
     gid: Gid
     head: GroupHead
 
 
-@dataclass(frozen=True, slots=True)
-class Serve:
+class Serve(Struct, frozen=True):
     """Send `Fetched` for the groups `first` to `last` to a peer, or as many of them as is polite.
 
     All are stable here. A peer that got too few asks again.
@@ -50,30 +46,26 @@ class Serve:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """Groups up to `gseq` are committed and stable here: visible; a leader's answers may leave."""
 
     gid: Gid
     gseq: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lead:
+class Lead(Struct, frozen=True):
     """Open this generation as its leader: GEN_START is group 1. The parents' groups are here."""
 
     generation: Generation
 
 
-@dataclass(frozen=True, slots=True)
-class Follow:
+class Follow(Struct, frozen=True):
     """This is the range's open generation, led by somebody else (or, not yet, by this broker)."""
 
     generation: Generation
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(Struct, frozen=True):
     """Submit no more appends to this generation; when none is in flight, tell `Drained`.
 
     A leader builds no more groups of it; calls that are waiting for one keep waiting.
@@ -82,24 +74,21 @@ class Drain:
     gid: Gid
 
 
-@dataclass(frozen=True, slots=True)
-class StopLeading:
+class StopLeading(Struct, frozen=True):
     """Build no more groups of this generation; every pending call ends as "unknown" (rule L5)."""
 
     gid: Gid
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Seal:
+class Seal(Struct, frozen=True):
     """The generation ended with group `tail`. Whatever a log holds after it never existed."""
 
     gid: Gid
     tail: int
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(Struct, frozen=True):
     """The log of a generation that has ended goes on with group `first`; what is here before it is
     older than what the others keep, and goes."""
 
@@ -109,8 +98,7 @@ class Skip:
     """header_crc of group `first` - 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """This process must not go on: its journal failed, or its disk is not the one it should be."""
 
     reason: str
@@ -118,8 +106,7 @@ class Stop:
     """The others do not let this disk in: to start again would change nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Warn:
+class Warn(Struct, frozen=True):
     """Tell the operator, at once: what is promised no longer holds by itself."""
 
     reason: str

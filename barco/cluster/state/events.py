@@ -1,18 +1,16 @@
 """What a `Replica` is told: one of these and `now` go into `Replica.step`."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from barco.model.generation import Generation, Gid, GroupHead, Identity, Successor
 from barco.protocol.replication import Message
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed. Due at `Replica.deadline`, harmless at any other time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """A message, from a peer whose connection told this identity and session.
 
     The bytes of an `Append` or `Fetched` wait outside until the step's effects are carried out: an
@@ -24,30 +22,26 @@ class Received:
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class LinkLost:
+class LinkLost(Struct, frozen=True):
     """The connection to a peer was reset, closed or refused. Not for one that went silent."""
 
     ordinal: int
 
 
-@dataclass(frozen=True, slots=True)
-class Persisted:
+class Persisted(Struct, frozen=True):
     """The journal records of `Persist(serial)`, and of all before it, are stable."""
 
     serial: int
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(Struct, frozen=True):
     """This leader has built its next group and submitted it to its own disk (rule L1)."""
 
     gid: Gid
     head: GroupHead
 
 
-@dataclass(frozen=True, slots=True)
-class Stable:
+class Stable(Struct, frozen=True):
     """The local log of a generation is stable up to `gseq`; own and foreign appends alike."""
 
     gid: Gid
@@ -56,8 +50,7 @@ class Stable:
     """Of group `gseq`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
+class Followed(Struct, frozen=True):
     """What was done of a `steady` generation since the last step: its leader's groups up to `gseq`
     were taken, those up to `tail` are stable and acknowledged, and it said what is committed.
     0: nothing new of that."""
@@ -71,8 +64,7 @@ class Followed:
     committed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Drained:
+class Drained(Struct, frozen=True):
     """Answer to `Drain`: nothing is in flight, and `gseq` (0: none) is the last stable group.
 
     Every `Built` and `Stable` of the groups that were in flight came before.
@@ -83,16 +75,14 @@ class Drained:
     header_crc: int
 
 
-@dataclass(frozen=True, slots=True)
-class IoFailed:
+class IoFailed(Struct, frozen=True):
     """An append to this generation failed (rules L4 and S7); None: the journal failed."""
 
     gid: Gid | None
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The log did not take a group of `AppendForeign`: it is damaged, or no sequel to what is here.
 
     `gseq` (0: none) is the last group that was taken; whatever came after it is forgotten.
@@ -104,8 +94,7 @@ class Refused:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Corrupted:
+class Corrupted(Struct, frozen=True):
     """A scrub or a read found corruption in groups that were stable (rule A4).
 
     `gseq` is the last group before it: the local log is only that long, and will be repaired.
@@ -116,20 +105,17 @@ class Corrupted:
     header_crc: int
 
 
-@dataclass(frozen=True, slots=True)
-class Resign:
+class Resign(Struct, frozen=True):
     """This process is about to stop: let the next in line act at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Elect:
+class Elect(Struct, frozen=True):
     """Propose to lead the range's open generation now, whatever the failure view says."""
 
     gid: Gid
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """Split the generation that this replica leads.
 
     children: as they shall be but for epoch and parents, which are filled in at the decision. The
@@ -140,8 +126,7 @@ class Split:
     children: tuple[Generation, Generation]
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """Give the generation that this replica leads another leader, other members, or both.
 
     child: as it shall be but for epoch and parents, over the same range. What was handed to this
@@ -152,16 +137,14 @@ class Move:
     child: Generation
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(Struct, frozen=True):
     """Hand the range that this replica leads to its left neighbour (HANDOFF): it has no open
     generation from then on, until that one's leader is `Taught` so and takes it in."""
 
     gid: Gid
 
 
-@dataclass(frozen=True, slots=True)
-class Absorb:
+class Absorb(Struct, frozen=True):
     """Take over the range behind the one that this replica leads; its generation is `donor`.
 
     Only where one replica has both ranges (`Settings.token` is None): else who leads the donor is
@@ -172,8 +155,7 @@ class Absorb:
     donor: Generation
 
 
-@dataclass(frozen=True, slots=True)
-class Taught:
+class Taught(Struct, frozen=True):
     """Members of a generation of another range say what was decided there (rule P8).
 
     For who is to hold one of its children, and for who is to take in what was handed over. Without

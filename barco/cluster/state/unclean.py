@@ -11,8 +11,9 @@ There is exactly one member left, so no two can do this for the same generation.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from barco.cluster.state.aside import what_counts
 from barco.model.generation import (

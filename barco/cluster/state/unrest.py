@@ -10,13 +10,12 @@ everything safe, and an allowance comes back.
 An allowance is by ordinal, as sessions and disks can be made up at will.
 """
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from barco.limits import DISTURBANCE_SECONDS, DISTURBANCES_MAX
 
 
-@dataclass(slots=True)
-class Unrest:
+class Unrest(Struct):
     """The allowances of all members; as many as there are seats in open ranges."""
 
     _spent: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)

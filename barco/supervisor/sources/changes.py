@@ -1,6 +1,6 @@
 """A configuration that is read again while its broker runs: what would change. Pure."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from barco.config import Config, Key, all_keys
 from barco.errors import ConfigError
@@ -8,8 +8,7 @@ from barco.errors import ConfigError
 BROKERS = "cluster.brokers"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Changes(Struct, frozen=True, kw_only=True):
     """What a file says that the broker does not run with."""
 
     added: bool

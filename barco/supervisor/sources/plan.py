@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from barco.config import Config
 
@@ -15,8 +16,7 @@ Wish = Callable[[Sequence[str]], Awaitable[str]]
 """Brokers of these addresses, by ordinal, shall be in the cluster (`wish.Wisher.wish`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServePlan:
+class ServePlan(Struct, frozen=True, kw_only=True):
     """What to run."""
 
     config: Config

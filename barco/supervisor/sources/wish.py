@@ -7,8 +7,10 @@ the same again, changes nothing, and all brokers of a cluster may do it at once.
 import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from barco.cluster.ring.target import Target, TargetBroker, check_shape, unpack_target
 from barco.errors import ConfigError, ConflictError
@@ -23,8 +25,7 @@ ASK_SECONDS = 30.0
 """Longer than a change of leaders takes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeardCluster:
+class HeardCluster(Struct, frozen=True, kw_only=True):
     """What this broker has heard of the cluster, now."""
 
     target: Target

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from barco import limits
 from barco.protocol import frame
 from barco.protocol.gossip import Hello
 
 
-@dataclass(slots=True)
-class Traffic:
+class Traffic(Struct):
     """Traffic since the start."""
 
     messages_sent: int = 0
@@ -44,8 +44,7 @@ class Counted:
         return data
 
 
-@dataclass(slots=True)
-class GossipPeer:
+class GossipPeer(Struct):
     """One other broker."""
 
     ordinal: int
@@ -63,8 +62,7 @@ class GossipPeer:
     used_at: float = 0.0
 
 
-@dataclass(slots=True, eq=False)
-class GossipLink:
+class GossipLink(Struct, eq=False):
     """One greeted connection."""
 
     reader: Counted

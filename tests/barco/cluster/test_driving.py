@@ -1,9 +1,9 @@
 """What a driver decides: in which order a replica hears, what its process is, what it shows."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from barco.cluster.logs import events as le
 from barco.cluster.logs.driving import (

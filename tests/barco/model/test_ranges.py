@@ -1,8 +1,7 @@
 """Tables of processes: the first one, what is added and taken out, and what can not be."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from barco.limits import PROCESSES_MAX
 from barco.model.placement import Placement

@@ -1,9 +1,9 @@
 """Messages of the replication protocol: through msgpack and back, and what is refused."""
 
 import typing
-from dataclasses import fields
 
 import pytest
+from msgspec.structs import fields
 
 from barco.errors import ProtocolError
 from barco.model.generation import (

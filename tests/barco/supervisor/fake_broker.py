@@ -1,11 +1,12 @@
 """`barco serve` with fake workers, and with limits that a test can wait for (BARCO_FAKE_LIMITS)."""
 
-import dataclasses
 import json
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from barco import limits
 from barco.cli import main
@@ -22,7 +23,7 @@ for name, value in json.loads(os.environ.pop("BARCO_FAKE_LIMITS", "{}")).items()
 
 def run_with_fakes(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
     command = (sys.executable, "-P", str(WORKER))
-    return run(dataclasses.replace(plan, command=command), on_ready)
+    return run(replace(plan, command=command), on_ready)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from barco.cluster.gossip.facts import BROKER, BrokerInfo
 from barco.cluster.gossip.gossip import AckWanted, Effect, Gossip

@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from barco.model.ranges import ProcessTable, directory_of
 from barco.supervisor import datadir

@@ -5,12 +5,12 @@ import random
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gossiping import CLUSTER, hello, host, until
+from msgspec.structs import replace
 
 from barco.cluster.gossip.facts import BROKER, DOWN, BrokerInfo, LeaderInfo, TargetInfo
 from barco.cluster.ring.cut import Cut

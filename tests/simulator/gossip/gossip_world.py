@@ -4,10 +4,10 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import msgpack
+from msgspec.structs import replace
 
 from barco.cluster.gossip.facts import ALIVE, BROKER, CONFIRMED, DOWN, SUSPECT, BrokerInfo, Fact
 from barco.cluster.gossip.gossip import AckWanted, Changed, Delivered, Effect, Gossip, Send

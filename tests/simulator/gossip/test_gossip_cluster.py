@@ -4,10 +4,10 @@ import itertools
 import math
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from gossip_world import World, identity
+from msgspec.structs import replace
 
 from barco import limits
 from barco.cluster.gossip.facts import ALIVE, DOWN, LEFT, ConsumerInfo, Fact, LeaderInfo

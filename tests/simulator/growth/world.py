@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from math import log
 from typing import Any
+
+from msgspec.structs import replace
 
 from barco.cluster.replica.replica import Replica, Settings
 from barco.cluster.ring.cut import Cut

@@ -1,10 +1,10 @@
 """The planner and its table with one rule less each."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from barco.cluster.ring import plan
 from barco.cluster.ring.cut import Wanted, WantedRange

@@ -3,9 +3,9 @@
 import asyncio
 import random
 from collections import defaultdict
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from twin import Broker, run
 
 from barco.cluster.groups.groups import START_LATEST, Member

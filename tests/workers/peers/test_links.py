@@ -9,6 +9,7 @@ import struct
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from barco.cluster.ring.routes import RangeRoute
 from barco.errors import NotReadyError, ProtocolError
@@ -36,7 +37,7 @@ MINE = Hello(
 )
 KEY = door.link_key(b"a secret of these tests", "c" * 32)
 PLAIN = Mutual("c" * 32, {})
-THEIRS = dataclasses.replace(MINE, ordinal=0, worker=3, kind=HAND_OFF)
+THEIRS = replace(MINE, ordinal=0, worker=3, kind=HAND_OFF)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ THEIRS = dataclasses.replace(MINE, ordinal=0, worker=3, kind=HAND_OFF)
     ],
 )
 def test_who_is_let_in(change, words):
-    why = refusal(MINE, dataclasses.replace(THEIRS, **change), 3)
+    why = refusal(MINE, replace(THEIRS, **change), 3)
     assert (why is None) if words is None else words in why
 
 
@@ -103,7 +104,7 @@ def test_a_link_is_handed_over_whole():
         taken = []
         server, listener = await served(taken)
         options = options_for(listener.getsockname()[1])
-        hello = dataclasses.replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
+        hello = replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
         with listener:
             theirs, end = await links.open_link(
                 links.Addresses(options), (1, 0), hello, HAND_OFF, PLAIN
@@ -121,7 +122,7 @@ def test_a_link_is_handed_over_whole():
             other.close()
             with pytest.raises(ProtocolError, match="takes no rpc yet"):
                 await links.open_link(links.Addresses(options), (1, 0), hello, RPC, PLAIN)
-            stranger = dataclasses.replace(hello, cluster_uuid="e" * 32)
+            stranger = replace(hello, cluster_uuid="e" * 32)
             with pytest.raises(ProtocolError, match="refused: this is another cluster"):
                 await links.open_link(links.Addresses(options), (1, 0), stranger, HAND_OFF, PLAIN)
         await server.close()
@@ -232,14 +233,14 @@ async def answered(address, *pieces):
 
 def greeting(**changes):
     nonce = changes.pop("nonce", os.urandom(32))
-    return frame.encode(dataclasses.replace(THEIRS, **changes).to_message() | {"nonce": nonce})
+    return frame.encode(replace(THEIRS, **changes).to_message() | {"nonce": nonce})
 
 
 def test_the_hello_of_the_next_version_is_understood_and_of_an_unknown_one_refused_in_one_line(
     caplog,
 ):
     """The next one says that it speaks this one's too, and more that this one does not know."""
-    next_one = dataclasses.replace(THEIRS, link_newest=LINK_VERSION + 1).to_message()
+    next_one = replace(THEIRS, link_newest=LINK_VERSION + 1).to_message()
     unknown = {"link_version": LINK_VERSION + 1, "name": "all else is another"}
 
     async def main():
@@ -293,7 +294,7 @@ def test_who_does_not_know_the_secret_is_not_let_in_and_lets_nobody_in(key, capl
         server, listener = await served(taken)
         options = options_for(listener.getsockname()[1])
         wrong = dataclasses.replace(options, link_key=key.hex())
-        hello = dataclasses.replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
+        hello = replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
         with listener:
             with pytest.raises(ProtocolError, match="cluster.secret_file"):
                 await links.open_link(links.Addresses(wrong), (1, 0), hello, HAND_OFF, PLAIN)
@@ -314,7 +315,7 @@ def test_a_recorded_session_is_worth_nothing_and_no_proof_comes_back():
         taken, recorded = [], []
         server, listener = await served(taken)
         options = options_for(listener.getsockname()[1])
-        hello = dataclasses.replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
+        hello = replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
         send = links._send
 
         async def recording(end, data):
@@ -376,7 +377,7 @@ def test_a_crowd_that_says_nothing_keeps_nobody_out():
         taken = []
         server, listener = await served(taken)
         options = options_for(listener.getsockname()[1])
-        hello = dataclasses.replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
+        hello = replace(links.own_hello(options, 9), cluster_uuid="c" * 32)
         crowd = []
         with listener:
             for _ in range(3 * links.GREETING_MAX):

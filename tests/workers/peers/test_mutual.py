@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import socket
 import ssl
@@ -10,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from mutuals import CALLER, KEY, UUID, Made, Taken, listening, run, until
 from reference.certificates import Files
 
@@ -286,7 +286,7 @@ def test_no_signature_for_who_does_not_know_the_secret(made: Made) -> None:
             end = End(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             await loop.sock_connect(end, ("127.0.0.1", taken.port))
             nonce = door.added(bytes(32), tls=True)
-            said = dataclasses.replace(CALLER, kind=REPLICATION).to_message() | nonce
+            said = replace(CALLER, kind=REPLICATION).to_message() | nonce
             await loop.sock_sendall(end, frame.encode(said) + frame.encode({door.PROOF: bytes(32)}))
             heard = b""
             while piece := await loop.sock_recv(end, 4096):

@@ -1,13 +1,13 @@
 """Members of a new range dial each other before all have heard of it: real sockets."""
 
 import asyncio
-import dataclasses
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import ends
 import pytest
+from msgspec.structs import replace
 
 from barco.protocol.link import REPLICATION, Hello
 from barco.workers.peers import strangers
@@ -36,7 +36,7 @@ class Lab:
         theirs, ours = ends.pair()
         theirs.setblocking(False)
         self.ends += [theirs, ours]
-        hello = dataclasses.replace(HELLO, ordinal=ordinal, token=token)
+        hello = replace(HELLO, ordinal=ordinal, token=token)
         self.strangers.dialled(hello, ours)
         return theirs
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from twin import Broker
 
 from barco.cluster.ring.cut import Cut
@@ -48,7 +49,7 @@ def test_who_speaks_for_itself_alone_has_no_voice(ranges: RingRanges) -> None:
 
 
 def test_who_has_left_the_target_has_a_voice_for_who_never_saw_it_there(ranges: RingRanges) -> None:
-    target = replace(first_target(CUT, 1), version=9, departed=(4, 7))
+    target = structs.replace(first_target(CUT, 1), version=9, departed=(4, 7))
     told(ranges, 7, 8)
     assert Voices(ranges, lambda: target).of((1, 7)) == {1, 7}
 

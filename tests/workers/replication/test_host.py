@@ -1,11 +1,11 @@
 """What a replica's host tells of what its machine has decided."""
 
 import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from barco.cluster.logs.driving import Role
 from barco.cluster.ring.cut import Cut

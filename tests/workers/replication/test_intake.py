@@ -11,7 +11,6 @@ import socket
 import struct
 import tempfile
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +31,7 @@ from following import (
     follow,
     make_reactor,
 )
+from msgspec.structs import replace
 
 from barco._native import Reactor
 from barco.cluster.replica.replica import Replica

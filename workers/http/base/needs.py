@@ -1,7 +1,8 @@
 """What a request needs: a verb, and what it touches. A route without one does nothing."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from barco.errors import ForbiddenError
 from barco.model.access import EVERY, User
@@ -16,8 +17,7 @@ def nothing(request: Request) -> Iterable[Object]:
     return ((None, None),)
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(Struct, frozen=True):
     """Any of these verbs, on each of these objects."""
 
     verbs: tuple[str, ...]

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from msgspec import Struct
+
 from barco.errors import MethodNotAllowedError, NotFoundError
 from barco.workers.http.base.messages import percent_decode
 
@@ -19,8 +21,7 @@ Found = tuple["Route | None", Mapping[str, str], Sequence[str]]
 """The route, the variable parts of the path, the allowed methods; the route is None for OPTIONS."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A query parameter, for the documentation."""
 
     name: str
@@ -44,8 +45,7 @@ RECENT = Parameter(
 """Of routes whose answer is `shared`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """A header of answers, for the documentation."""
 
     name: str

@@ -1,7 +1,8 @@
 """What a lease asks for."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from barco import limits
 from barco.model.queues import LEASE_MS_MAX, LEASE_MS_MIN, LEASED_DEFAULT, LEASED_MAX
@@ -20,8 +21,7 @@ from barco.workers.http.base.render import CHUNKS
 QUEUE_FORMATS = (NDJSON, JSON, CHUNKS)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseAsked:
+class LeaseAsked(Struct, frozen=True):
     """By one request."""
 
     kind: str

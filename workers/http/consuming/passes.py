@@ -1,13 +1,12 @@
 """What one pass of a poll over all who lead slices of the consumer has found."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from barco.workers.groups.views import Member
 from barco.workers.shard.reads import Extent
 
 
-@dataclass(slots=True)
-class Pass:
+class Pass(Struct):
     """What all workers together have for a consumer."""
 
     extents: list[Extent]

@@ -6,8 +6,9 @@ import itertools
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from barco import limits
 from barco.errors import (

@@ -4,7 +4,9 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from barco.errors import BarcoError, NotReadyError, RequestError, TopicNotFoundError
 from barco.workers.http.base.context import Context
@@ -44,8 +46,7 @@ _LISTED = re.compile(r"[0-9]+\.", re.ASCII)
 _NOT_HERE = ("to", "waitMs", "maxBytes", "columns")
 
 
-@dataclass(slots=True, eq=False)
-class Listener:
+class Listener(Struct, eq=False):
     """One of them, as long as its connection stands."""
 
     feed: Feed

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from barco import limits
 from barco.errors import (
@@ -62,8 +64,7 @@ _PAUSE_S = 0.02
 _START = ("startFromEarliest", "startFromLatest")
 
 
-@dataclass(slots=True)
-class Handed:
+class Handed(Struct):
     """What one leader has handed out."""
 
     runs: list[Leased] = field(default_factory=list)

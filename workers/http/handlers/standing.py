@@ -6,8 +6,9 @@ nothing. Then any one broker may be stopped, and nobody waits for more than a ch
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from barco.errors import BarcoError
 from barco.model.ranges import process_of
@@ -24,8 +25,7 @@ WHAT_HELPS = (
 )
 
 
-@dataclass(slots=True)
-class Standing:
+class Standing(Struct):
     """One look at the broker."""
 
     shards: list[dict[str, Any]] = field(default_factory=list)

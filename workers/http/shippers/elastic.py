@@ -1,7 +1,8 @@
 """Elasticsearch's `_bulk`, as far as a log can do it: documents are added, by index or create."""
 
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from barco import __version__
 from barco._native import Shipped

@@ -11,9 +11,10 @@ done again. Nothing here is ever deleted by barco: whoever has exported it remov
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.errors import explain, fsync_directory
@@ -23,8 +24,7 @@ from barco.workers.storage.files.records import Generation
 ABOUT_NAME = "about.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Aside:
+class Aside(Struct, frozen=True):
     """One of these directories."""
 
     path: Path

@@ -15,11 +15,12 @@ it). The latter is data loss: it is `doubtful`, and whoever has the journal has 
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
 from crc32c import crc32c
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from barco.errors import DataDirError
 from barco.types import KiB, MiB
@@ -42,8 +43,7 @@ Data = bytes | None
 Names = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """One append."""
 
     turn: int
@@ -68,8 +68,7 @@ class Tail(Enum):
     """It was all there once."""
 
 
-@dataclass(slots=True)
-class Copy:
+class Copy(Struct):
     """What is in one of the files."""
 
     name: str
@@ -92,8 +91,7 @@ class Copy:
         return max((frame.turn for frame in self.frames.values()), default=0)
 
 
-@dataclass(slots=True)
-class Merged:
+class Merged(Struct):
     """What both copies say together."""
 
     frames: list[Frame]

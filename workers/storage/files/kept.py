@@ -9,10 +9,10 @@ row replaces it, when the one before is stable in its place.
 
 import os
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
 from crc32c import crc32c
+from msgspec import Struct
 
 from barco.limits import PAGE_BYTES
 from barco.types import MiB
@@ -36,8 +36,7 @@ def keep(shard: Path, epoch: int, segment: int, offset: int, data: bytes) -> Non
     write_stable(path, 0, head.ljust(PAGE_BYTES, b"\0") + data)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """What was kept, and where its place is."""
 
     segment: int

@@ -8,8 +8,9 @@ import fcntl
 import mmap
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from barco.errors import DataDirError
 from barco.limits import PAGE_BYTES
@@ -36,8 +37,7 @@ FREE_BYTES_RESERVE = 16 * MiB
 """Kept free for control writes (lineage, sealing) when the disk is otherwise full."""
 
 
-@dataclass(frozen=True, slots=True)
-class DiskSpace:
+class DiskSpace(Struct, frozen=True):
     """Bytes of the file system that holds the data directory."""
 
     free: int

@@ -9,10 +9,10 @@ else, and who took it for an own one would vote with another's memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
+from msgspec import Struct, field
 
 from barco.errors import DataDirError
 from barco.model.generation import GENESIS_EPOCH, Kind
@@ -41,8 +41,7 @@ DOUBT = msgpack.packb(
 """The body with which a journal goes on of which something was lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lodged:
+class Lodged(Struct, frozen=True):
     """Of a generation that this broker was never a member of, and has a copy of."""
 
     members: tuple[int, ...]
@@ -51,8 +50,7 @@ class Lodged:
     """(token, epoch, T) of those that it continues and that have a group."""
 
 
-@dataclass(slots=True)
-class Generation:
+class Generation(Struct):
     """One shard range's log under one leader session, as far as lineage.log knows it."""
 
     epoch: int
@@ -81,8 +79,7 @@ class Generation:
         return self.tail is not None
 
 
-@dataclass(slots=True)
-class Parting:
+class Parting(Struct):
     """What the machine has given up, and was not moved yet (`aside`)."""
 
     epoch: int
@@ -90,8 +87,7 @@ class Parting:
     generations: list[Generation]
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """Of which disk a journal is, and of which range."""
 
     disk: str
@@ -99,8 +95,7 @@ class Home:
     token: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """Who opens a journal as an own one."""
 
     home: Home
@@ -111,8 +106,7 @@ class Claim:
     earlier version, and says so from now on."""
 
 
-@dataclass(slots=True)
-class Content:
+class Content(Struct):
     """All of it together."""
 
     home: Home | None = None

@@ -8,9 +8,10 @@ import os
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Generator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from barco.errors import CorruptDataError
 from barco.workers.storage.files import layout
@@ -40,8 +41,7 @@ class SegmentKey(NamedTuple):
     segment: int
 
 
-@dataclass(slots=True)
-class SegmentFile:
+class SegmentFile(Struct):
     """A sealed segment."""
 
     key: SegmentKey

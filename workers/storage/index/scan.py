@@ -13,10 +13,10 @@ tell that it was whole once (`torn`): that is corruption as well.
 
 import struct
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from crc32c import crc32c
+from msgspec import Struct, field
 
 from barco.limits import GROUP_BYTES_MAX, GROUP_HEADER_BYTES, PAGE_BYTES
 from barco.types import MiB
@@ -82,8 +82,7 @@ class Read(NamedTuple):
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Tags:
+class Tags(Struct, frozen=True):
     """What every group of a generation carries; a group with other tags is somebody else's."""
 
     cluster_uuid: bytes
@@ -93,8 +92,7 @@ class Tags:
     """None: that of the first group is taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSummary:
+class SegmentSummary(Struct, frozen=True):
     """What is known of a whole segment, from walking it or from its sidecar."""
 
     index: int
@@ -108,8 +106,7 @@ class SegmentSummary:
     """Of its groups, by the log's own clock."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSource:
+class SegmentSource(Struct, frozen=True):
     """A segment to scan. With a `summary` of its sidecar its body may be skipped."""
 
     index: int
@@ -118,8 +115,7 @@ class SegmentSource:
     summary: SegmentSummary | None = None
 
 
-@dataclass(slots=True)
-class ScanResult:
+class ScanResult(Struct):
     """Where the history of a generation ends, and what was seen on the way."""
 
     tail: int = 0

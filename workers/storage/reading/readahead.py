@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from barco import _native
 from barco.limits import OFFSET_MAX
@@ -23,8 +24,7 @@ class ChunkRun(NamedTuple):
     """Bytes of the buffer that they are the last to need; 0: others need it as well."""
 
 
-@dataclass(slots=True)
-class ReadResult:
+class ReadResult(Struct):
     """Whole chunks: the first may begin before the offset asked for."""
 
     runs: list[ChunkRun]
@@ -51,8 +51,7 @@ class ReadAhead(NamedTuple):
     epoch: int
 
 
-@dataclass(slots=True, eq=False)
-class Replay:
+class Replay(Struct, eq=False):
     """A reader that goes on and on: what is read ahead for it."""
 
     next_offset: int

@@ -4,16 +4,16 @@ A replica that was away fetches what it lacks of older generations while it alre
 newest one. The files come out as on every other replica, byte for byte.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from barco.workers.storage.files import kept, layout
 from barco.workers.storage.files.bulk import BulkIo
 from barco.workers.storage.index import scan
 
 
-@dataclass(slots=True)
-class Position:
+class Position(Struct):
     """The end of a log: its last stable group, and where the next one comes to stand."""
 
     tail: int = 0

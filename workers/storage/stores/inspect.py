@@ -4,9 +4,10 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from barco import _native
 from barco.limits import GROUP_HEADER_BYTES, PAGE_BYTES
@@ -28,8 +29,7 @@ Emit = Callable[[Record], None]
 """Hears of everything found, in order, as flat records with a "type"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(Struct, frozen=True):
     """How closely to look."""
 
     groups: bool = False

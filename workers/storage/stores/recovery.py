@@ -6,9 +6,10 @@ lineage.log, every step can be interrupted and repeated, and only zeros are ever
 
 import os
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from msgspec import Struct
 
 from barco.limits import PAGE_BYTES
 from barco.workers.storage.files import layout
@@ -25,8 +26,7 @@ from barco.workers.storage.index.sidecar import read_summary
 _PARENT = struct.Struct("<QQ")
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(Struct):
     """What recovery found and did, of the newest generation that holds anything."""
 
     epoch: int = 0

@@ -7,9 +7,10 @@ ended, behind its last group, for any of its slices; whatever the core has is no
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from barco._native import ShardState, state_cut, state_union
 from barco.errors import BarcoError, NotReadyError
@@ -131,8 +132,7 @@ def _read(name: str, offset: int, length: int) -> bytes:
         os.close(fd)
 
 
-@dataclass(frozen=True, slots=True)
-class Restoring:
+class Restoring(Struct, frozen=True):
     """What it takes to make a history's state the core's."""
 
     core: LogCore

@@ -7,7 +7,9 @@ is pure; carrying it out is rate limited.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.bulk import BulkIo
@@ -23,8 +25,7 @@ UNLINK_PAUSE_SECONDS = 0.05
 """Between two deletions: freeing 128 MiB of extents is journal work that appends wait for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """How long to keep, and how much; 0 means no limit."""
 
     hours: int
@@ -35,8 +36,7 @@ class Policy:
     go too; in a cluster a generation that is not continued is left alone (rule S8)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A sealed segment as retention sees it."""
 
     key: SegmentKey

@@ -1,11 +1,11 @@
 """Facts: what travels, what is refused, and which of two wins."""
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import msgpack
 import pytest
+from msgspec.structs import replace
 
 from barco import limits
 from barco.cluster.gossip.facts import (

@@ -1,9 +1,9 @@
 """Who is let in."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from barco.cluster.gossip.facts import DOWN, BrokerInfo
 from barco.cluster.gossip.hello import refusal

@@ -1,6 +1,6 @@
 """What workers are told of the cluster: each frame is one that they take."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from barco.cluster.gossip.facts import ALIVE, DOWN, BrokerInfo
 from barco.cluster.gossip.topology import ENTRIES_MAX, Topology

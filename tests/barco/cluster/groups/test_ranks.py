@@ -1,9 +1,9 @@
 """What registrations say of ranks and weights, at several brokers."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from sites import Site, same, spread
 
 from barco import limits

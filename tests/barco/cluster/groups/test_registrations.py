@@ -3,10 +3,10 @@
 import contextlib
 import itertools
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sites import LIAR, SESSION_S, SLICES, Site, same, spread
 
 from barco import limits

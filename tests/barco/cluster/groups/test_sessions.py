@@ -1,8 +1,7 @@
 """When a session is over, as each of some brokers sees it."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from sites import SESSION_S, Site, same, spread
 
 from barco.cluster.gossip.facts import ConsumerInfo

@@ -1,8 +1,7 @@
 """A machine that holds one range: what it is taught of others, and what it makes of its own."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from barco.cluster.replica.replica import Replica, Settings
 from barco.cluster.state.effects import Drain, Effect, Lead, Persist, Send

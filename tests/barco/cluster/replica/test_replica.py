@@ -1,6 +1,6 @@
 """A replica alone: developer mode, and what a restart keeps. The simulator does the rest."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from barco.cluster.replica.replica import Recovered, Replica, Settings
 from barco.cluster.state.effects import (

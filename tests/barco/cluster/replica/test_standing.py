@@ -1,9 +1,9 @@
 """What a replica says of its generation: written, caught up, synced, and who would take over."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from barco.cluster.replica.replica import Replica, Settings
 from barco.cluster.state.events import Built, Received, Stable

@@ -1,6 +1,6 @@
 """Which processes a broker needs."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.growing import (

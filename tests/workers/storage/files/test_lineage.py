@@ -1,10 +1,10 @@
 """Whose a journal is: said in it once, and held against who opens it."""
 
 import uuid
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from barco.model.generation import Ballot, Generation, Gid, Identity, Kind, Parent, Successor
 from barco.protocol.replication import DecidedRecord, HeardRecord, PromisedRecord

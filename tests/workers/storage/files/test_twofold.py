@@ -6,10 +6,10 @@ Every region of every frame of one copy and of the other, flipped, cut, gone, an
 import errno
 import itertools
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from barco.errors import DiskFullError
 from barco.workers.storage.files import frames, layout, twofold
