@@ -1,13 +1,18 @@
 /* Fuzzes the transport TLS with a worker's client protocol behind it: bytes instead of a handshake,
- * bytes after a good one, and what a peer says within good records; in pieces of any size, with
- * sends that take a part at a time. Whatever the bytes: nothing is read beyond them, and when the
- * connection is gone all that it held is given back. The first byte chooses. */
+ * bytes after a good one, what a peer says within good records, and records of any kind, any length
+ * and any filling that are sealed as they should be; in pieces of any size, with sends that take a
+ * part at a time. Whatever the bytes: nothing is read beyond them, and when the connection is gone
+ * all that it held is given back. The first byte chooses. */
+#include <openssl/ssl.h>
+
 #include "fuzz_codec.h"
 #include "broker/reactor.h"
+#include "loop/record.h"
 #include "loop/tls.h"
 #include "tests/tls_testing.h"
 
 #define SHAKES_MAX 32
+#define FILLED_MAX 4096u
 
 static struct {
     const uint8_t *bytes;
@@ -37,6 +42,14 @@ static struct reactor *reactor;
 static struct conn *table[4];
 static struct made authority;
 static SSL_CTX *others;
+static struct record_keys theirs; /* of the client whose records are not OpenSSL's */
+
+static void hear_secret(const SSL *ssl, const char *line)
+{
+    static const char client[] = "CLIENT_TRAFFIC_SECRET_0 ";
+    if (strncmp(line, client, sizeof client - 1) == 0)
+        REQUIRE(record_secret(&theirs, strrchr(line, ' ') + 1));
+}
 
 static void start(void)
 {
@@ -56,6 +69,7 @@ static void start(void)
     reactor->loop.table = table;
     reactor->loop.table_used = reactor->loop.table_capacity = 4;
     REQUIRE((others = SSL_CTX_new(TLS_client_method())) != NULL);
+    SSL_CTX_set_keylog_callback(others, hear_secret);
 }
 
 /* Some of what is being sent goes to the other end, if there is one. */
@@ -128,6 +142,36 @@ static void say(struct conn *conn, SSL *ssl, const uint8_t *bytes, size_t len, s
     pass_on(conn, SSL_get_wbio(ssl));
 }
 
+/* Records by the client's keys: of each what it is, how long it is, how it is filled up, and what
+ * it says. One that says that other keys follow is believed by both ends. */
+static void say_records(struct conn *conn, const SSL *ssl, const uint8_t *bytes, size_t len,
+                        size_t step)
+{
+    static const uint8_t kinds[] = {RECORD_DATA, RECORD_HANDSHAKE, RECORD_DATA, RECORD_ALERT,
+                                    RECORD_HANDSHAKE, RECORD_DATA, 0, 24};
+    static const uint8_t update[] = {SSL3_MT_KEY_UPDATE, 0, 0, 1, SSL_KEY_UPDATE_REQUESTED};
+    static uint8_t inner[RECORD_BYTES], record[RECORD_BYTES + RECORD_ADDED_BYTES];
+    REQUIRE(record_begin(&theirs, ssl, true));
+    for (size_t at = 0, said; len - at >= 3 && !conn->closed; at += said) {
+        const uint8_t what = bytes[at];
+        said = (size_t)bytes[at + 1] | (size_t)(bytes[at + 2] & 63) << 8;
+        at += 3;
+        const bool renews = (what & 0xf8) == 0xf8; /* a good one, whole */
+        said = renews || said > len - at ? (renews ? 0 : len - at) : said;
+        const size_t filled = (what >> 3) * (FILLED_MAX / 32);
+        size_t whole = renews ? sizeof update : said;
+        memcpy(inner, renews ? update : bytes + at, whole);
+        inner[whole++] = renews ? RECORD_HANDSHAKE : kinds[what & 7];
+        for (size_t n = 0; !renews && n < filled && whole < sizeof inner; n++)
+            inner[whole++] = 0;
+        REQUIRE(whole <= sizeof inner && record_seal(&theirs, 0, inner, whole, record));
+        give(conn, record, whole + RECORD_ADDED_BYTES, step);
+        if (renews)
+            REQUIRE(record_renew(&theirs));
+    }
+    record_end(&theirs);
+}
+
 static void stop(struct conn *conn)
 {
     struct run *run = reactor->log->queue;
@@ -182,6 +226,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     SSL *ssl = (how & 3) != 0 ? shake(conn) : NULL;
     if ((how & 3) < 2)
         give(conn, data + 1, len - 1, step);
+    else if ((how & 3) == 3)
+        say_records(conn, ssl, data + 1, len - 1, step);
     else
         say(conn, ssl, data + 1, len - 1, step);
     SSL_free(ssl);

@@ -57,16 +57,23 @@ static void hear_alert(struct conn *conn, const uint8_t *said, size_t len)
 }
 
 /* Behind a handshake of 1.3 a client has nothing else to say of this kind; and no part of it may be
- * under the next keys. */
+ * under the next keys. It may come in parts (5.1). */
 static void hear_update(struct conn *conn, const uint8_t *said, size_t len)
 {
     static const uint8_t update[] = {SSL3_MT_KEY_UPDATE, 0, 0, 1};
-    struct tls_bio *bio = &tls_of(conn)->bio;
-    if (len != sizeof update + 1 || memcmp(said, update, sizeof update) != 0 ||
-        said[len - 1] > SSL_KEY_UPDATE_REQUESTED)
+    struct tls *tls = tls_of(conn);
+    const size_t had = tls->update_len, whole = sizeof update + 1;
+    const size_t compared = had + len < whole ? len : sizeof update - had;
+    if (len == 0 || had + len > whole || memcmp(said, update + had, compared) != 0 ||
+        (had + len == whole && said[len - 1] > SSL_KEY_UPDATE_REQUESTED)) {
         refuse(conn, SSL_AD_UNEXPECTED_MESSAGE);
-    else if (!record_renew(&bio->heard) ||
-             (said[len - 1] == SSL_KEY_UPDATE_REQUESTED && !tls_bio_renew(bio)))
+        return;
+    }
+    tls->update_len = had + len < whole ? (uint8_t)(had + len) : 0;
+    if (tls->update_len > 0)
+        return;
+    if (!record_renew(&tls->bio.heard) ||
+        (said[len - 1] == SSL_KEY_UPDATE_REQUESTED && !tls_bio_renew(&tls->bio)))
         fail_for(conn, "there is no room for other keys");
 }
 
@@ -87,7 +94,7 @@ static void hear_record(struct conn *conn, uint8_t *record, size_t len)
         hear_alert(conn, said, said_len);
     else if (kind == RECORD_HANDSHAKE)
         hear_update(conn, said, said_len);
-    else if (kind != RECORD_DATA)
+    else if (kind != RECORD_DATA || tls->update_len > 0) /* nothing comes between its parts */
         refuse(conn, SSL_AD_UNEXPECTED_MESSAGE);
     else if (said_len > 0)
         loop_received(conn, said, said_len);

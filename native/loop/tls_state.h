@@ -25,6 +25,7 @@ struct tls {
     uint32_t said;         /* bytes of the protocol that `out` has */
     uint32_t records_left; /* until other keys */
     uint32_t no_data;      /* in so many records, one behind the other */
+    uint8_t update_len;    /* of a change of keys that has come in part */
     bool established, flushing, held, ended, ending, shut, failed;
     struct list *list;
     struct tls *next_listed, **prev_listed;

@@ -295,6 +295,8 @@ static int last_alert(struct end *end, int fd, uint64_t id)
     return alert;
 }
 
+#define FILLED 256 /* the last byte of what is said that is not 0 is its kind */
+
 struct wrong {
     int kind; /* 0: in plain */
     const char *bytes;
@@ -306,13 +308,19 @@ static void test_a_worker(int engine)
 {
     static const struct wrong all[] = {
         {RECORD_HANDSHAKE, "\x18\0\0\1\2", 5, SSL_AD_UNEXPECTED_MESSAGE, 1}, /* no such wish */
-        {RECORD_HANDSHAKE, "\x18\0\0\1", 4, SSL_AD_UNEXPECTED_MESSAGE, 1},
+        {RECORD_HANDSHAKE, "\x18\0\0\2", 4, SSL_AD_UNEXPECTED_MESSAGE, 1},
+        {RECORD_HANDSHAKE, "\x18\0\0\1", 4, SSL_AD_UNEXPECTED_MESSAGE, 2}, /* 8 of 5 bytes */
         {RECORD_HANDSHAKE, "\x18\0\0\1\0\0", 6, SSL_AD_UNEXPECTED_MESSAGE, 1},
         {RECORD_HANDSHAKE, "\4\0\0\1\0", 5, SSL_AD_UNEXPECTED_MESSAGE, 1},
         {RECORD_ALERT, "\2\x28\0", 3, SSL_AD_DECODE_ERROR, 1},
         {RECORD_ALERT, "\2\x28", 2, -1, 1}, /* its word is the last */
         {RECORD_ALERT, "\1\x5a", 2, SSL_AD_UNEXPECTED_MESSAGE, 33},
         {24, "x", 1, SSL_AD_UNEXPECTED_MESSAGE, 1},
+        {20, "\1", 1, SSL_AD_UNEXPECTED_MESSAGE, 1},
+        {FILLED, "\x17\0", 2, SSL_AD_UNEXPECTED_MESSAGE, 33}, /* nothing, again and again */
+        {FILLED, "\x16\0\0", 3, SSL_AD_UNEXPECTED_MESSAGE, 1},
+        {FILLED, "\x15\0", 2, SSL_AD_DECODE_ERROR, 1},
+        {FILLED, "\0\0\0", 3, SSL_AD_UNEXPECTED_MESSAGE, 1},
         {0, "\x17\3\3\0\x12nothing of the kind", 23, SSL_AD_BAD_RECORD_MAC, 1},
         {0, "\x17\3\3\x41\1", 5, SSL_AD_RECORD_OVERFLOW, 1},
         {0, "\x15\3\3\0\2\1", 6, SSL_AD_UNEXPECTED_MESSAGE, 1}, /* an end that anybody may say */
@@ -341,6 +349,86 @@ static void test_a_worker(int engine)
             fprintf(stderr, "%zu: alert %d\n", i / 3, alert);
         CHECK(alert == w->alert && tls_figures(&reactor->loop)->failed == failed + 1);
         CHECK(reactor->input_bytes == 0); /* a part of a record too is given back */
+        close(fd);
+        end_free(&end);
+    }
+    worker_free(reactor);
+}
+
+/* Other keys, a record for each byte; something else comes before the byte `at`. */
+static void say_update(struct end *end, int fd, uint8_t wish, const struct wrong *between, int at)
+{
+    const uint8_t update[] = {SSL3_MT_KEY_UPDATE, 0, 0, 1, wish};
+    for (int i = 0; i < 5; i++) {
+        if (between != NULL && i == at)
+            CHECK(tls_bio_say(&end->bio, (enum record_kind)between->kind,
+                              (const uint8_t *)between->bytes, between->len));
+        CHECK(tls_bio_say(&end->bio, RECORD_HANDSHAKE, update + i, 1));
+        say(end, fd, 7);
+    }
+}
+
+/* Which kinds came, in the order they came, a letter each; the keys are followed. */
+static void kinds_heard(struct end *end, int fd, char *kinds)
+{
+    hear(end, fd);
+    for (size_t at = 0, len, got; at < end->bio.in_len; at += len) {
+        len = record_len(end->bio.in + at);
+        CHECK(len > 0 && len <= end->bio.in_len - at);
+        const int kind = record_open(&end->bio.heard, end->bio.in + at, len, heard, &got);
+        const bool renews = kind == RECORD_HANDSHAKE && heard[0] == SSL3_MT_KEY_UPDATE;
+        CHECK(kind > 0 && (!renews || record_renew(&end->bio.heard)));
+        *kinds++ = kind == RECORD_DATA ? 'd' : kind == RECORD_ALERT ? 'a' : renews ? 'k' : 't';
+    }
+    *kinds = 0;
+}
+
+/* Other keys may be told in parts: then they are the ones, and an answer has its own as well. */
+static void test_an_update_in_parts(int engine)
+{
+    int fd;
+    struct end end;
+    char kinds[100];
+    reactor = worker_new(engine, &authority);
+    const uint64_t id = come(&fd);
+    shake_worker(&end, fd);
+    kinds_heard(&end, fd, kinds);
+    for (int n = 0; n < 20; n++) {
+        say_update(&end, fd, n % 2, NULL, 0);
+        CHECK(record_renew(&end.bio.said));
+        CHECK(tls_bio_say(&end.bio, RECORD_DATA, (const uint8_t *)"\r\n", 2));
+        say(&end, fd, 11);
+        CHECK(loop_conn(&reactor->loop, id) != NULL);
+        kinds_heard(&end, fd, kinds);
+        CHECK(strcmp(kinds, n % 2 == 1 ? "k" : "") == 0);
+    }
+    close(fd);
+    end_free(&end);
+    worker_free(reactor);
+}
+
+/* Nothing comes between the parts but the end. */
+static void test_between_the_parts(int engine)
+{
+    static const struct wrong all[] = {
+        {RECORD_DATA, "x", 1, SSL_AD_UNEXPECTED_MESSAGE, 0},
+        {FILLED, "\x17\0", 2, SSL_AD_UNEXPECTED_MESSAGE, 0},
+        {RECORD_HANDSHAKE, "\x18", 1, SSL_AD_UNEXPECTED_MESSAGE, 0},
+        {FILLED, "\x16\0", 2, SSL_AD_UNEXPECTED_MESSAGE, 0},
+        {RECORD_ALERT, "\1\0", 2, SSL_AD_CLOSE_NOTIFY, 0},
+        {RECORD_ALERT, "\2\x28", 2, -1, 0},
+    };
+    reactor = worker_new(engine, &authority);
+    for (size_t i = 0; i < 4 * sizeof all / sizeof *all; i++) {
+        int fd;
+        struct end end;
+        const uint64_t id = come(&fd);
+        shake_worker(&end, fd);
+        say_update(&end, fd, 0, &all[i / 4], 1 + (int)(i % 4));
+        const int alert = last_alert(&end, fd, id);
+        if (alert != all[i / 4].alert)
+            fprintf(stderr, "%zu: alert %d\n", i, alert);
+        CHECK(alert == all[i / 4].alert);
         close(fd);
         end_free(&end);
     }
@@ -418,6 +506,8 @@ int main(void)
     for (int engine = 1; engine <= 2; engine++)
         if (engine_is_there(engine)) {
             test_a_worker(engine);
+            test_an_update_in_parts(engine);
+            test_between_the_parts(engine);
             test_parts_cost_nothing_afterwards(engine);
             test_a_body(engine, SIZE_MAX / 2);
             test_a_body(engine, 1000);

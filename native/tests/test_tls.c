@@ -224,6 +224,37 @@ static void test_a_ticket_ends_with_its_certificate(void)
     stop();
 }
 
+/* Who says early data all the same, by a ticket that has it allowed: it is skipped, as much as a
+ * record has, and the handshake goes on; with more it ends. No request comes of it. */
+static void test_early_data_is_never_heard(void)
+{
+    static const uint8_t keys[TLS_TICKET_KEYS_BYTES] = {1, 2, 3};
+    static char said[40000] = "GET /ready HTTP/1.1\r\nHost: h\r\n\r\n";
+    struct tls_options options = options_of(&broker, 1000);
+    options.client_ca = authority.certificate_pem;
+    options.client_ca_len = authority.certificate_len;
+    options.ticket_keys = keys;
+    start(options);
+    for (unsigned i = 0; i < 2; i++) {
+        SSL_SESSION *session = session_of(&options, &visitor, TLS1_3_VERSION);
+        CHECK(SSL_SESSION_set_max_early_data(session, 1u << 20) == 1);
+        struct end end = come();
+        CHECK(SSL_set_session(end.ssl, session) == 1);
+        size_t written;
+        const size_t len = i == 0 ? strlen(said) : sizeof said;
+        CHECK(SSL_write_early_data(end.ssl, said, len, &written) == 1 && written == len);
+        CHECK(shakes(&end) == (i == 0) && is_there(&end) == (i == 0));
+        if (i == 0)
+            CHECK(SSL_get_early_data_status(end.ssl) == SSL_EARLY_DATA_REJECTED &&
+                  SSL_session_reused(end.ssl));
+        CHECK(reactor->requests == 0);
+        leave(&end);
+        SSL_SESSION_free(session);
+    }
+    CHECK(tls_figures(&reactor->loop)->failed == 1);
+    stop();
+}
+
 static void test_who_speaks_plain(void)
 {
     char answer[512];
@@ -374,6 +405,7 @@ static void test_all(void)
     test_another_certificate_for_who_comes();
     test_certificates_of_clients();
     test_a_ticket_ends_with_its_certificate();
+    test_early_data_is_never_heard();
     test_who_speaks_plain();
     test_a_cut();
     test_who_is_slow();

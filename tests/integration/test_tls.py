@@ -175,11 +175,14 @@ def test_tickets_resume(sealed: SealedBroker) -> None:
 class Cutter:
     """A client whose records, and the pieces in which they travel, are of sizes that it chooses."""
 
+    version = ssl.TLSVersion.TLSv1_3
+
     def __init__(self, sealed: SealedBroker, cut: int = 65536) -> None:
         self.link, self.cut = sealed.plain(), cut
         self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.inside, self.outside = ssl.MemoryBIO(), ssl.MemoryBIO()
         context = sealed.context()
+        context.maximum_version = self.version
         self.tls = context.wrap_bio(self.inside, self.outside, server_hostname="localhost")
         self.insist(self.tls.do_handshake)
 
@@ -217,6 +220,44 @@ def test_records_of_every_size_and_cuts_anywhere(
         client.tls.write(said[at : at + record])
     client.pass_on()
     assert client.read().startswith(b"HTTP/1.1 200 ")
+    client.link.close()
+
+
+class Recutter(Cutter):
+    """A client who says its part of a handshake in records of so many bytes, as anybody may."""
+
+    def __init__(self, sealed: SealedBroker, size: int, version: ssl.TLSVersion) -> None:
+        self.size, self.version = size, version
+        self.cuts, self.sealed_follow = 0, False
+        super().__init__(sealed)
+
+    def pass_on(self) -> None:
+        said, at, data = b"", 0, self.outside.read()
+        while at < len(data):
+            kind, end = data[at], at + 5 + int.from_bytes(data[at + 3 : at + 5], "big")
+            if kind == 22 and not self.sealed_follow:
+                for part in range(at + 5, end, self.size):
+                    piece = data[part : min(part + self.size, end)]
+                    said += data[at : at + 3] + len(piece).to_bytes(2, "big") + piece
+                    self.cuts += 1
+            else:  # From here on they are sealed.
+                self.sealed_follow = True
+                said += data[at:end]
+            at = end
+        self.link.sendall(said)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_handshake_in_records_of_any_size(
+    sealed: SealedBroker, size: int, version: ssl.TLSVersion
+) -> None:
+    client = Recutter(sealed, size, version)
+    client.tls.write(GET)
+    client.pass_on()
+    assert client.read().startswith(b"HTTP/1.1 200 ")
+    assert client.cuts > 150 // size
+    assert client.tls.version() == {771: "TLSv1.2", 772: "TLSv1.3"}[version]
     client.link.close()
 
 

@@ -1,5 +1,5 @@
-"""TLS of a broker as other libraries see it: Go's crypto/tls, in a program that is built here, and
-what OpenSSL's own command can be told to try."""
+"""TLS of a broker as other libraries see it: Go's crypto/tls and rustls, in programs that are built
+here, and what OpenSSL's own command can be told to try."""
 
 import os
 import shutil
@@ -15,7 +15,10 @@ CHECKS = (
     *("versions", "ciphers", "groups", "protocols", "resumption", "records", "half-close"),
     *("closing", "truncation", "flood"),
 )
+RUST_CHECKS = ("resumption", "records", "keys", "half-close")
 BUILD_SECONDS = 300.0
+OTHERS = Path(__file__).parent / "others"
+ROOT = OTHERS.parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if go is None:
         pytest.skip("no Go here: its crypto/tls is the second library")
     room = tmp_path_factory.mktemp("go")
-    source = Path(__file__).parent / "others" / "tls.go"
+    source = OTHERS / "tls.go"
     alone = {"GO111MODULE": "off", "GOTOOLCHAIN": "local", "GOFLAGS": ""}
     made = room / "tls"
     subprocess.run(
@@ -40,6 +43,37 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("check", CHECKS)
 def test_by_go(sealed: SealedBroker, client: Path, check: str) -> None:
     command = [str(client), sealed.where(), str(sealed.ca.certificate), check]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=6 * SECONDS_MAX
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def rust_client() -> Path:
+    """The program in Rust. No test downloads anything: crates are there, or it is left out."""
+    cargo, manifest = shutil.which("cargo"), OTHERS / "rustls" / "Cargo.toml"
+    if cargo is None:
+        pytest.skip("no cargo here: rustls is the third library")
+    command = [cargo, "build", "--quiet", "--locked", "--offline", "--manifest-path", str(manifest)]
+    room = ROOT / "build" / "rustls"
+    done = subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=BUILD_SECONDS,
+        env=os.environ | {"CARGO_TARGET_DIR": str(room)},
+    )
+    if done.returncode != 0 and "offline mode" in done.stderr:  # Cargo's word for a crate it lacks.
+        pytest.skip(f"no crates of rustls here: cargo fetch --manifest-path {manifest}")
+    assert done.returncode == 0, done.stderr
+    return room / "debug" / "tls"
+
+
+@pytest.mark.parametrize("check", RUST_CHECKS)
+def test_by_rustls(sealed: SealedBroker, rust_client: Path, check: str) -> None:
+    command = [str(rust_client), sealed.where(), str(sealed.ca.certificate), check]
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, timeout=6 * SECONDS_MAX
     )
