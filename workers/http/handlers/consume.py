@@ -23,6 +23,7 @@ from barco.workers.groups.cursor import Key
 from barco.workers.groups.polls import name_of
 from barco.workers.groups.views import Member
 from barco.workers.http.base.context import Context
+from barco.workers.http.base.known import missing_told
 from barco.workers.http.base.messages import (
     RETRY_AFTER_S,
     Request,
@@ -94,11 +95,12 @@ class Consume:
         reply = await self._context.supervisor.request("register", args)
         await self._context.membership.at_least(reply["version"])
         try:
-            await self._start_group(start)
+            missing = await self._start_group(start)
         except ConflictError:  # A queue: it has no members.
             await self._context.supervisor.request("goodbye", {"consumerId": args["consumerId"]})
             raise
-        return text_response("Already registered" if reply["known"] else "OK")
+        told = "Already registered" if reply["known"] else "OK"
+        return text_response(told, 200, *missing_told(missing))
 
     async def _check_topics(self, topics: Iterable[str]) -> None:
         """Where a topic that is missing will not come with its first event, it is misspelt."""
@@ -108,13 +110,15 @@ class Consume:
             if not await self._context.topic_exists(topic):
                 raise TopicNotFoundError(f"There is no topic {topic}.")
 
-    async def _start_group(self, start: Mapping[str, Any]) -> None:
-        """Every shard's leader notes where the group starts there.
+    async def _start_group(self, start: Mapping[str, Any]) -> list[str]:
+        """Every shard's leader notes where the group starts there. Returns the topics that none of
+        them has, which come with their first event or are misspelt.
 
         One that does not answer may have been taken over from meanwhile: then its successor is
         asked. A shard without a leader notes it when the consumer first polls there.
         """
         asked: set[int] = set()
+        missing = set(start["topics"])
         wait = LeaderWait()
         while True:
             leading = self._leading()
@@ -126,15 +130,17 @@ class Consume:
             if refused := next((e for e in failures.values() if e.status < 500), None):
                 raise refused
             asked |= answers.keys() - failures.keys()
+            for answer in answers.values():  # A broker of an earlier version says nothing of it.
+                missing.difference_update(answer if isinstance(answer, list) else missing)
             if not failures:
-                return
+                return [topic for topic in start["topics"] if topic in missing]
             leading = self._leading() - {None}
             if leading & failures.keys() & set(self._context.processes):
                 raise NotReadyError("Not every worker could note the group: register again.")
             if leading <= asked | failures.keys() and not await wait.again():
                 # Another broker is down: who leads there next notes it when the consumer polls.
                 _log.warning("a new group was not noted by workers %s", sorted(failures))
-                return
+                return []
 
     async def _member(self, request: Request) -> Member:
         """The consumer that asks. It is one of the user's own, who may still do what it does."""
