@@ -272,25 +272,26 @@ class Consume:
     ) -> Pass:
         """One look at all slices, or at those of `only` the workers that have something.
 
-        Every owner gets its share, then those that have more get what is left over.
+        Every owner gets its share, then those that have more get what is left over; or one that
+        has much fills the answer alone.
         """
-        later: list[int] = []
+        found = Pass([], reach.headless(member))
+        left = args["budget"]
         if only:  # Nobody else needs to be woken for it.
             owners = [owner for owner in reach.leaders(member.numbers) if owner in only]
+            shares, later = reach.shares(member, owners, left), list[int]()
         else:
-            owners, later = reach.first(member, args["said"])
-        found = Pass([], reach.headless(member))
-        if not owners:
-            return found
-        left = args["budget"]
-        for _ in range(2):
-            shares = reach.shares(member, owners, left)
+            shares, later = reach.first(member, args["said"], left)
+        full, more = False, list[int]()
+        for _ in range(2 if shares else 0):
             asked = {owner: {**args, "budget": share} for owner, share in shares.items()}
-            owners = [*await self._collect(member, asked, reach, found), *later]
-            later = []
+            more = await self._collect(member, asked, reach, found)
             left = args["budget"] - sum(extent.cost for extent in found.extents)
-            if not owners or 4 * left < args["budget"]:
+            full = 4 * left < args["budget"]
+            if full or not (more or later):
                 break
+            shares, later = reach.shares(member, [*more, *later], left), []
+        reach.settle(member, found, more, full=full)
         return found
 
     async def _collect(
@@ -319,7 +320,10 @@ class Consume:
             found.superseded |= answer["superseded"]
             if any(extent.more for extent in extents):
                 more.append(worker)
-            found.note(member, worker, now, nothing=not extents and not answer.get("direct"))
+            if extents:
+                found.gave.add(worker)
+            if shares[worker]["budget"]:
+                found.note(member, worker, now, nothing=not extents and not answer.get("direct"))
         return more
 
     def _lose(self, worker: int, found: Pass) -> None:
