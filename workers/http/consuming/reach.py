@@ -28,7 +28,7 @@ FAR_LOOK_SECONDS = 5.0
 QUIET_SECONDS = 0.05
 """Who had nothing for a consumer is not asked again so soon while others have something."""
 
-FILLING_SECONDS = 0.1
+FILLING_SECONDS = 0.2
 """For so long one that has much fills answers alone: asking all costs a ring more than the events.
 Then all are asked once, and the next one that has more than its share does."""
 
