@@ -155,15 +155,29 @@ class Reach:
         first = [each for each in owners if each not in later]
         return self.shares(member, first, budget), later
 
+    def rest(
+        self, member: Member, more: Sequence[int], later: Sequence[int], left: int
+    ) -> dict[int, int]:
+        """How much of what is left each may give: of those that all have more it is one alone."""
+        if more and not later:
+            return {self._next(member, more): left}
+        return self.shares(member, [*more, *later], left)
+
+    @staticmethod
+    def _next(member: Member, able: Iterable[int]) -> int:
+        """Of these by turns."""
+        last = member.filling.worker
+        return min(able, key=lambda each: (each <= last, each))
+
     def settle(self, member: Member, found: Pass, more: Iterable[int], *, full: bool) -> None:
         """Who fills the next answers alone, after a pass in which these had more than they gave."""
         filling, now = member.filling, asyncio.get_running_loop().time()
         filling.gave = found.gave
-        able = sorted(more)
+        able = set(more)
         if not full or not able:
             filling.until = 0.0
         elif now >= filling.until or filling.worker not in able:
-            filling.worker = next((each for each in able if each > filling.worker), able[0])
+            filling.worker = self._next(member, able)
             filling.until = now + FILLING_SECONDS
 
     def shares(self, member: Member, owners: Sequence[int], budget: int) -> dict[int, int]:

@@ -272,8 +272,8 @@ class Consume:
     ) -> Pass:
         """One look at all slices, or at those of `only` the workers that have something.
 
-        Every owner gets its share, then those that have more get what is left over; or one that
-        has much fills the answer alone.
+        Every owner gets its share, then one that has more gets what is left over; or one that has
+        much fills the answer alone.
         """
         found = Pass([], reach.headless(member))
         left = args["budget"]
@@ -290,7 +290,7 @@ class Consume:
             full = 4 * left < args["budget"]
             if full or not (more or later):
                 break
-            shares, later = reach.shares(member, [*more, *later], left), []
+            shares, later = reach.rest(member, more, later, left), []
         reach.settle(member, found, more, full=full)
         return found
 
