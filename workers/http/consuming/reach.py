@@ -75,6 +75,8 @@ class Reach:
         context = self._context
         tokens = set(map(context.range_of, member.numbers))
         lost = {token for token in tokens if context.leaders.peer(token) is None}
+        if not lost:
+            return lost
         return {n for token in lost for n in context.ranges.numbers_of(token)} & member.numbers
 
     def longest(self, owners: Iterable[int], timeout: float) -> float:
@@ -194,10 +196,10 @@ class Reach:
             return []
         context, named = self._context, []
         for token in sorted(set(map(context.range_of, member.numbers))):
-            leader = context.leaders.leader(token)
+            leader = context.leaders.peer(token)
             numbers = context.ranges.numbers_of(token)
-            if leader is None or not numbers or context.leaders.peer(token) in context.processes:
+            if leader is None or not numbers or leader in context.processes:
                 continue
-            endpoint = context.service.neighbours.endpoint(leader)
+            endpoint = context.service.neighbours.endpoint(process_of(leader))
             named.append(f"{endpoint}={numbers.start}-{numbers.stop - 1}")
         return [(OWNERS, ",".join(named[:OWNERS_MAX]))] if named else []
