@@ -47,7 +47,10 @@ COMMANDS = (
     "tune",
     "tour",
     "polar",
+    "completion",
 )
+TELLS_OF_ALL = "completion"
+"""The command that needs the parsers of all others."""
 INTERRUPTED = 130
 """128 + SIGINT: what shells expect of a program that Ctrl-C ended."""
 
@@ -125,7 +128,7 @@ def one_line(detail: str) -> str:
 def _modules(arguments: Sequence[str]) -> dict[str, ModuleType]:
     """The modules of the commands: only the one that is asked for, when that is plain."""
     wanted: Sequence[str] = COMMANDS
-    if arguments and arguments[0] in COMMANDS:
+    if arguments and arguments[0] in COMMANDS and arguments[0] != TELLS_OF_ALL:
         wanted = (arguments[0],)
     modules = {}
     for command in wanted:

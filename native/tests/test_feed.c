@@ -341,6 +341,34 @@ static void test_beats_whatever_was_asked_behind(const char *behind_it)
     }
 }
 
+/* 30 s, as the pages say: not before, and whatever it was to hear meanwhile. */
+static void test_who_reads_nothing_is_hung_up_on(void)
+{
+    int fd;
+    const int feed = feed_open(reactor, "0", 1);
+    struct conn *conn = come(&fd);
+    CHECK(hearer_join(conn, (uint32_t)feed, feed_end(feed_at(reactor, feed))));
+    for (int n = 0; n < 400; n++) {
+        CHECK(push(feed, 1000));
+        turn();
+    }
+    CHECK(conn->sending);
+    const uint32_t before = gone;
+    const int64_t since = conn->send_ms;
+    for (int n = 0; n < 50; n++) {
+        conn->protocol->deadline(conn, since + 30000);
+        turn();
+    }
+    CHECK(gone == before && client_of(conn)->hearer != NULL && conn->send_ms == since);
+    conn->protocol->deadline(conn, since + 30001);
+    for (int n = 0; gone == before; n++) {
+        CHECK(n < TURNS_MAX);
+        turn();
+    }
+    close(fd);
+    feed_close(reactor, (uint32_t)feed);
+}
+
 /* Each holds another body: together more than there may be. */
 static void test_those_who_hold_too_much_are_ended(void)
 {
@@ -391,6 +419,7 @@ int main(void)
         test_beats_whatever_was_asked_behind("GET /x HT");
         test_beats_whatever_was_asked_behind("GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n");
         test_beats_whatever_was_asked_behind("\x01\x02 nonsense\r\n\r\n");
+        test_who_reads_nothing_is_hung_up_on();
         test_those_who_hold_too_much_are_ended();
         stop();
     }

@@ -58,6 +58,8 @@ def test_a_first_quarter_of_an_hour(broker: RunningBroker, tmp_path: Path) -> No
     assert "20,000" in ok("groups", "describe", "g")
     assert ok_json("groups", "list") == [{"group": "g", "members": 0}]
     assert ok_json("topics", "create", "t", "--retention-hours", "5")["retentionHours"] == 5
+    assert ok_json("topics", "alter", "t", "--retention-bytes", "7")["retentionBytes"] == 7
+    assert ok_json("topics", "describe", "t")["retentionHours"] == 5, "the other one stays"
     assert "20,000" in ok("topics", "describe", "t")
     ok("topics", "delete", "t", "--yes")
     ok("groups", "delete", "g")
@@ -68,6 +70,8 @@ def test_what_goes_wrong_is_one_line_and_an_exit_code(broker: RunningBroker) -> 
     for code, *arguments in (
         (1, "consume", "nothing"),
         (1, "topics", "describe", "nothing"),
+        (1, "topics", "alter", "nothing", "--retention-hours", "5"),
+        (2, "topics", "alter", "greetings"),
         (1, "groups", "describe", "nothing"),
         (1, "produce", "__offsets"),
         (2, "topics", "delete", "t"),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -209,6 +210,27 @@ def test_limits_and_topics_are_typed_errors(start_broker: Start) -> None:
         admin.delete_topic("t")
         with pytest.raises(NotFoundError):
             admin.topic("t")
+
+
+def test_who_waits_for_a_topic_that_is_not_there_is_told(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with barco.Producer(endpoint(broker)) as producer:
+        producer.send("orders", b"1").result(60)
+    for topic in ("orders", "oders"):
+        with barco.Consumer(topic, group=topic, endpoint=endpoint(broker)) as consumer:
+            consumer.poll(0)
+    told = [each.getMessage() for each in caplog.records if each.name == "barco.client"]
+    assert told == ["there is no topic oders yet: the consumer waits for it to be made"]
+    for topic, named in (("orders", None), ("oders", "oders")):
+        with urllib.request.urlopen(
+            urllib.request.Request(
+                f"http://{endpoint(broker)}/v1/groups/q-{topic}?type=queue&topic={topic}",
+                method="PUT",
+            ),
+            timeout=60,
+        ) as answer:
+            assert answer.headers["Barco-Missing-Topics"] == named
 
 
 def test_reading_from_cursors_and_times(broker: RunningBroker) -> None:

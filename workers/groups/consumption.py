@@ -95,6 +95,8 @@ class Consumption(Offsets):
             return result
         async with self._locks.setdefault(member.key, asyncio.Lock()):
             cursors = await self._claim_all(request)
+            if not request.budget:
+                return result
             handed: dict[Slot, tuple[GroupCursor, int]] = {}
             try:
                 await self._hand_out(request, cursors, result, handed)

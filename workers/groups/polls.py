@@ -73,6 +73,7 @@ class PollRequest(Struct, frozen=True):
 
     member: Member
     budget: int
+    """0: nothing is to be handed out; it only acknowledges."""
     stored: bool
     """The budget counts bytes as stored, not as rendered."""
     delivery: str

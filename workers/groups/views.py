@@ -22,6 +22,18 @@ TOUCH_GATHER_S = 0.5
 """Consumers that were heard of are gathered for this long, and told of together."""
 
 
+@dataclass(slots=True)
+class Filling:
+    """Who alone fills a consumer's answers, while it has more than they hold."""
+
+    worker: int = -1
+    """The last one that did."""
+    until: float = 0.0
+    """Until when it does."""
+    gave: set[int] = field(default_factory=set)
+    """Who gave something for the last answer, and is to hear that it arrived."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A registered consumer and its slices."""
@@ -43,6 +55,7 @@ class Member:
     that it has no more, until a poll of it acknowledges them."""
     quiet: dict[int, float] = field(init=False, compare=False, repr=False, default_factory=dict)
     """Workers that had nothing for it when they were last asked, and when that was."""
+    filling: Filling = field(init=False, compare=False, repr=False, default_factory=Filling)
     _placement: list[str] = field(init=False, compare=False, repr=False, default_factory=list)
     _slots: dict[tuple[range, int], list[tuple[str, int]]] = field(
         init=False, compare=False, repr=False, default_factory=dict

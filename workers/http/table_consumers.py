@@ -7,7 +7,7 @@ from barco.workers.http.base.render import CONSUME_FORMATS
 from barco.workers.http.base.routes import Parameter, Route, Told
 from barco.workers.http.consuming.positions import COMMIT_POSITIONS_MAX
 from barco.workers.http.consuming.rejects import REJECTED_MAX
-from barco.workers.http.table_events import MAX_BYTES, RETRY_AFTER, START, WAIT
+from barco.workers.http.table_events import MAX_BYTES, MISSING_TOPICS, RETRY_AFTER, START, WAIT
 
 _CONSUMER = Parameter(
     "consumerId",
@@ -133,6 +133,7 @@ _REGISTER = Route(
         429: "Too many consumers or groups.",
         503: "A worker is restarting: register again.",
     },
+    tells=(MISSING_TOPICS,),
     kinds=("text/plain",),
 )
 

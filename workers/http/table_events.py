@@ -15,6 +15,11 @@ WAIT = Parameter(
 
 RETRY_AFTER = "Seconds after which it is worth trying again."
 
+MISSING_TOPICS = Told(
+    "Barco-Missing-Topics",
+    "Those that are not there yet, by commas: they come with their first event, or are misspelt.",
+    (200,),
+)
 START = Told(
     "Barco-Start",
     "With stored chunks: topic/slice@offset of slices whose first chunk begins before the events "

@@ -15,7 +15,7 @@ from barco.model.queues import (
 from barco.workers.http.base.messages import JSON, NDJSON
 from barco.workers.http.base.render import CHUNKS
 from barco.workers.http.base.routes import Parameter, Route, Told
-from barco.workers.http.table_events import MAX_BYTES, RETRY_AFTER, WAIT
+from barco.workers.http.table_events import MAX_BYTES, MISSING_TOPICS, RETRY_AFTER, WAIT
 
 _TOPIC = Parameter("topic", "The topic that it is a queue of.", required=True)
 _NO_QUEUE = "The group is no queue of this topic."
@@ -91,6 +91,7 @@ QUEUE_ROUTES = (
             503: _NOT_NOW,
             504: "Not every slice has it: send it again.",
         },
+        tells=(MISSING_TOPICS,),
         shape="queue",
     ),
     Route(

@@ -8,6 +8,7 @@ from barco.workers.groups.consumption import Consumption
 from barco.workers.groups.offsets import LAGS_MAX
 from barco.workers.queues.queues import Queues
 from barco.workers.shard.reads import Reads
+from barco.workers.shard.topics import TopicRegistry
 
 Args = Mapping[str, Any]
 
@@ -21,9 +22,14 @@ class GroupDesk:
     """The operations, by the names that frames carry; a group is ordinary or a queue."""
 
     def __init__(
-        self, consumption: Consumption, queues: Queues, reads: Reads, first_slice: int
+        self,
+        consumption: Consumption,
+        queues: Queues,
+        reads: Reads,
+        topics: TopicRegistry,
+        first_slice: int,
     ) -> None:
-        self._consumption, self._queues = consumption, queues
+        self._consumption, self._queues, self._topics = consumption, queues, topics
         self._reads, self._first_slice = reads, first_slice
 
     def operations(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
@@ -44,10 +50,12 @@ class GroupDesk:
                 "(/v1/queue/GROUP/lease), and it has no positions to be polled from or moved."
             )
 
-    async def _start_group(self, args: Args) -> None:
+    async def _start_group(self, args: Args) -> list[str]:
+        """Returns which of the topics there are here: one that is nowhere may be misspelt."""
         self._check_ordinary(args["group"])
         slots = [(topic, index) for topic in args["topics"] for index in self._consumption.slices]
         await self._consumption.start_group(args["group"], slots, args["start"], *_whose(args))
+        return [topic for topic in args["topics"] if self._topics.exists(topic)]
 
     async def _groups(self, args: Args) -> list[str]:
         return sorted({*self._consumption.groups(), *self._queues.groups()})

@@ -184,7 +184,7 @@ class ShardService:
             first_slice=self.first_slice,
             now_us=self.now_us,
         )
-        groups = GroupDesk(self.consumption, queues, self.reads, self.first_slice)
+        groups = GroupDesk(self.consumption, queues, self.reads, self.topics, self.first_slice)
         leases = QueueDesk(queues, self.reads, lambda: self.gate.serves_consumers())
         return queues, groups, leases
 

@@ -390,6 +390,9 @@ class Siblings:
         return connection is not None and not connection.closed
 
     async def _connect(self, worker: int) -> _Calling:
+        connection = self._connections.get(worker)
+        if connection is not None and not connection.closed:
+            return connection
         async with self._locks.setdefault(worker, asyncio.Lock()):
             connection = self._connections.get(worker)
             if connection is None or connection.closed:

@@ -200,7 +200,7 @@ class TopicRegistry:
         """How many topics the shard has heard of, deleted ones too."""
         return max(len(self._records), self._reactor.stats().get("topics", 0))
 
-    def _exists(self, topic: str) -> bool:
+    def exists(self, topic: str) -> bool:
         """Whether `names` has it, without a look at all others."""
         record = self._records.get(topic)
         if topic.startswith("__"):
@@ -242,7 +242,7 @@ class TopicRegistry:
             existing = set(self.names())
             wanted = existing | set(self._records)
         else:  # As cheap with a hundred thousand others.
-            existing = {topic} if self._exists(topic) else set()
+            existing = {topic} if self.exists(topic) else set()
             wanted = {topic}
         found: dict[str, Any] = {}
         for name in wanted:
@@ -265,7 +265,7 @@ class TopicRegistry:
         known = self._records.get(record.topic)
         if known is not None and known.stamp >= record.stamp:
             return
-        if most and self._owned[record.owner] >= most and not self._exists(record.topic):
+        if most and self._owned[record.owner] >= most and not self.exists(record.topic):
             raise QuotaUsedUpError(
                 f"{record.owner} has {self._owned[record.owner]} topics, and a quota of {most}: "
                 "delete some, or have it raised (barco users quota)."

@@ -1,4 +1,4 @@
-"""`barco topics`: list, create, describe, delete."""
+"""`barco topics`: list, create, alter, describe, delete."""
 
 import argparse
 import sys
@@ -9,8 +9,9 @@ from barco.cli.shared import talk
 from barco.model.options import CHECKS, COMPRESSIONS, TIMESTAMPS
 
 DESCRIPTION = """\
-List, create, look at and delete topics. A topic needs no creation: it exists from its first event
-on, unless the broker was configured otherwise. Creating it is for giving it settings.
+List, create, alter, look at and delete topics. A topic needs no creation: it exists from its
+first event on, unless the broker was configured otherwise. Creating it is for giving it settings;
+alter refuses a topic that is not there, so a misspelt name makes none.
 """
 
 EPILOG = f"""\
@@ -18,7 +19,7 @@ EPILOG = f"""\
 Examples:
   barco topics list
   barco topics create trips --retention-hours 720
-  barco topics create trips --retention-bytes 0        no limit; other settings stay
+  barco topics alter trips --retention-bytes 0         no limit; other settings stay
   barco topics create photos --compression none        for values that LZ4 cannot shrink
   barco topics create trips --schema-check reject      see docs/schemas.md
   barco topics describe trips --json
@@ -30,25 +31,20 @@ Examples:
 def add_parser(subparsers: Any) -> None:
     """Describe the command."""
     parser = subparsers.add_parser(
-        "topics", help="list, create, describe, delete topics", description=DESCRIPTION,
+        "topics", help="list, create, alter, describe, delete topics", description=DESCRIPTION,
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
     actions = parser.add_subparsers(
-        title="actions", dest="action", metavar="list|create|describe|delete", required=True
+        title="actions",
+        dest="action",
+        metavar="list|create|alter|describe|delete",
+        required=True,
     )
     _action(actions, "list", "every topic with its settings")
-    create = _action(actions, "create", "create a topic, or change the settings given", named=True)
-    create.add_argument("--retention-hours", metavar="N", type=_whole, help="0: no limit")
-    create.add_argument("--retention-bytes", metavar="N", type=_whole, help="0: no limit")
-    create.add_argument(
-        "--compression", choices=COMPRESSIONS, help="of what the broker packs itself from now on"
-    )
-    create.add_argument(
-        "--timestamps", choices=TIMESTAMPS, help="any: also far from now (10 years, 1 day ahead)"
-    )
-    create.add_argument(
-        "--schema-check", choices=CHECKS, help="of values that are of no schema of TOPIC-value"
-    )
+    create = "create a topic, or change the settings given"
+    _settings(_action(actions, "create", create, named=True))
+    alter = "change the settings given of a topic that there is"
+    _settings(_action(actions, "alter", alter, named=True))
     _action(actions, "describe", "one topic and its slices", named=True)
     delete = _action(actions, "delete", "delete a topic and all its events", named=True)
     delete.add_argument("--yes", action="store_true", help="do not ask")
@@ -65,6 +61,20 @@ def _action(actions: Any, name: str, text: str, *, named: bool = False) -> argpa
     return parser
 
 
+def _settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--retention-hours", metavar="N", type=_whole, help="0: no limit")
+    parser.add_argument("--retention-bytes", metavar="N", type=_whole, help="0: no limit")
+    parser.add_argument(
+        "--compression", choices=COMPRESSIONS, help="of what the broker packs itself from now on"
+    )
+    parser.add_argument(
+        "--timestamps", choices=TIMESTAMPS, help="any: also far from now (10 years, 1 day ahead)"
+    )
+    parser.add_argument(
+        "--schema-check", choices=CHECKS, help="of values that are of no schema of TOPIC-value"
+    )
+
+
 def _whole(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0")
@@ -73,7 +83,8 @@ def _whole(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Do one of the actions."""
-    actions = {"list": _list, "create": _create, "describe": _describe, "delete": _delete}
+    actions = {"list": _list, "create": _create, "alter": _alter}
+    actions |= {"describe": _describe, "delete": _delete}
     with barco.Admin(talk.access(args)) as admin:
         return actions[args.action](admin, args)
 
@@ -87,6 +98,14 @@ def _list(admin: "barco.Admin", args: argparse.Namespace) -> int:
         fields = ("topic", "events", "retentionHours", "retentionBytes", "compression")
         talk.print_table(columns, ([topic.get(f) for f in fields] for topic in topics))
     return 0
+
+
+def _alter(admin: "barco.Admin", args: argparse.Namespace) -> int:
+    given = (args.retention_hours, args.retention_bytes, args.compression)
+    if all(each is None for each in (*given, args.timestamps, args.schema_check)):
+        return talk.fail("nothing is to be changed: name a setting (barco topics alter --help)", 2)
+    admin.topic(args.topic)  # NotFoundError, instead of another topic.
+    return _create(admin, args)
 
 
 def _create(admin: "barco.Admin", args: argparse.Namespace) -> int:

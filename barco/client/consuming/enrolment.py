@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ LEAVE_S_MAX = 5.0
 """For the commits of a consumer that leaves, and as long for its goodbyes."""
 PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 2.0
+
+_log = logging.getLogger("barco.client")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +134,10 @@ class Enrolment:
     async def register(self) -> None:
         """Joins the group. Tries again while brokers are busy or away."""
         self._delivery = ""
-        await self._insist(self._register)
+        answer = await self._insist(self._register)
+        if missing := answer.headers.get("barco-missing-topics"):
+            # Else who has misspelt a name waits for ever.
+            _log.warning("there is no topic %s yet: the consumer waits for it to be made", missing)
 
     async def poll(self, wait_s: float) -> list[Event]:
         """The next events, [] if there are none in time. Commits what the last poll returned."""

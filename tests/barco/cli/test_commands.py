@@ -132,7 +132,7 @@ def test_load(broker, run, tmp_path):
         (["consume", "t", "--count", "0"], 2, "whole number from 1"),
         (["consume", "t", "u", "--follow"], 2, "--group"),
         (["topics", "create", "t", "--retention-hours", "-1"], 2, "--retention-hours"),
-        (["topics"], 2, "list|create|describe|delete"),
+        (["topics"], 2, "list|create|alter|describe|delete"),
         (["groups", "seek", "g", "--topic", "t", "--to", "noon"], 2, "neither earliest"),
     ],
 )

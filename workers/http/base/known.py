@@ -6,11 +6,13 @@ add one, so unknown ones are passed over.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from barco.errors import UnknownNameError
 from barco.workers.http.base.messages import Request
 from barco.workers.http.base.routes import Route
+
+MISSING = "Barco-Missing-Topics"
 
 SHOWN_CHARACTERS_MAX = 100
 """Of a name that is not known."""
@@ -47,3 +49,9 @@ def _unknown(kind: str, name: str, known: list[str]) -> UnknownNameError:
 
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
+
+
+def missing_told(topics: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The header that names topics which are not there: they come with their first event, or are
+    misspelt, and who waits for them waits for nothing."""
+    return ((MISSING, ",".join(topics)),) if topics else ()

@@ -17,6 +17,8 @@ class Pass(Struct):
     """Workers that may have handed something out of which nothing has come here."""
     asked: set[int] = field(default_factory=set)
     """Workers that have answered."""
+    gave: set[int] = field(default_factory=set)
+    """Workers of which something is in the answer."""
     reserved: int = 0
     """Memory to be given back when the extents are gone."""
 

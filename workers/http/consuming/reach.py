@@ -8,7 +8,6 @@ to those that others send on (`Consumption.poll`).
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
 from typing import Any
 
 from barco.errors import BarcoError, NotReadyError, OutcomeUnknownError, RequestError
@@ -16,6 +15,7 @@ from barco.model.ranges import process_of
 from barco.workers.groups.views import Member
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import Request
+from barco.workers.http.consuming.passes import Pass
 
 OWNERS = "Barco-Owners"
 
@@ -27,6 +27,10 @@ FAR_LOOK_SECONDS = 5.0
 
 QUIET_SECONDS = 0.05
 """Who had nothing for a consumer is not asked again so soon while others have something."""
+
+FILLING_SECONDS = 0.2
+"""For so long one that has much fills answers alone: asking all costs a ring more than the events.
+Then all are asked once, and the next one that has more than its share does."""
 
 OWNERS_MAX = 64
 """Ranges that an answer names: what the poll is worth telling, not the whole ring."""
@@ -71,6 +75,8 @@ class Reach:
         context = self._context
         tokens = set(map(context.range_of, member.numbers))
         lost = {token for token in tokens if context.leaders.peer(token) is None}
+        if not lost:
+            return lost
         return {n for token in lost for n in context.ranges.numbers_of(token)} & member.numbers
 
     def longest(self, owners: Iterable[int], timeout: float) -> float:
@@ -124,20 +130,57 @@ class Reach:
         except BarcoError as error:
             return error
 
-    def first(self, member: Member, said: Sequence[Any]) -> tuple[list[int], list[int]]:
-        """Whom to ask, and whom only if these leave much of the answer.
+    def first(
+        self, member: Member, said: Sequence[Any], budget: int
+    ) -> tuple[dict[int, int], list[int]]:
+        """How much each may give who is to be asked, and who is asked only if these leave much of
+        the answer.
 
-        Who gave something is always asked next: that acknowledges it. Where the client has that
-        answer of another worker of this broker, nobody here knows who gave something.
+        Who gave something is always asked next: that acknowledges it, and may be all that it is
+        asked for (0 bytes). Where the client has that answer of another worker of this broker,
+        nobody here knows who gave something. Who is to hear what the consumer reads by now is
+        asked too: others may wait for slices that it holds for it.
         """
         owners, now = self.asked(member), asyncio.get_running_loop().time()
         received, _, written = said
         if received not in (None, written):
-            return owners, []
-        later = [each for each in owners if now < member.quiet.get(each, -inf) + QUIET_SECONDS]
+            return self.shares(member, owners, budget), []
+        filling, told = member.filling, member.told
+        if now < filling.until and filling.worker in owners and told.issuperset(owners):
+            heard = dict.fromkeys(filling.gave.intersection(owners), 0)
+            rest = [each for each in owners if each != filling.worker]
+            return {**heard, filling.worker: budget}, rest
+        quiet = {each for each, at in member.quiet.items() if now < at + QUIET_SECONDS}
+        later = [each for each in owners if each in quiet and each in told]
         if len(later) == len(owners):
-            return owners, []
-        return [each for each in owners if each not in later], later
+            later = []
+        first = [each for each in owners if each not in later]
+        return self.shares(member, first, budget), later
+
+    def rest(
+        self, member: Member, more: Sequence[int], later: Sequence[int], left: int
+    ) -> dict[int, int]:
+        """How much of what is left each may give: of those that all have more it is one alone."""
+        if more and not later:
+            return {self._next(member, more): left}
+        return self.shares(member, [*more, *later], left)
+
+    @staticmethod
+    def _next(member: Member, able: Iterable[int]) -> int:
+        """Of these by turns."""
+        last = member.filling.worker
+        return min(able, key=lambda each: (each <= last, each))
+
+    def settle(self, member: Member, found: Pass, more: Iterable[int], *, full: bool) -> None:
+        """Who fills the next answers alone, after a pass in which these had more than they gave."""
+        filling, now = member.filling, asyncio.get_running_loop().time()
+        filling.gave = found.gave
+        able = set(more)
+        if not full or not able:
+            filling.until = 0.0
+        elif now >= filling.until or filling.worker not in able:
+            filling.worker = self._next(member, able)
+            filling.until = now + FILLING_SECONDS
 
     def shares(self, member: Member, owners: Sequence[int], budget: int) -> dict[int, int]:
         """What each of these may give: as much as it has of the consumer's slices, about."""
@@ -153,10 +196,10 @@ class Reach:
             return []
         context, named = self._context, []
         for token in sorted(set(map(context.range_of, member.numbers))):
-            leader = context.leaders.leader(token)
+            leader = context.leaders.peer(token)
             numbers = context.ranges.numbers_of(token)
-            if leader is None or not numbers or context.leaders.peer(token) in context.processes:
+            if leader is None or not numbers or leader in context.processes:
                 continue
-            endpoint = context.service.neighbours.endpoint(leader)
+            endpoint = context.service.neighbours.endpoint(process_of(leader))
             named.append(f"{endpoint}={numbers.start}-{numbers.stop - 1}")
         return [(OWNERS, ",".join(named[:OWNERS_MAX]))] if named else []

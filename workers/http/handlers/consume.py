@@ -24,6 +24,7 @@ from barco.workers.groups.cursor import Key
 from barco.workers.groups.polls import name_of
 from barco.workers.groups.views import Member
 from barco.workers.http.base.context import Context
+from barco.workers.http.base.known import missing_told
 from barco.workers.http.base.messages import (
     RETRY_AFTER_S,
     Request,
@@ -95,11 +96,12 @@ class Consume:
         reply = await self._context.supervisor.request("register", args)
         await self._context.membership.at_least(reply["version"])
         try:
-            await self._start_group(start)
+            missing = await self._start_group(start)
         except ConflictError:  # A queue: it has no members.
             await self._context.supervisor.request("goodbye", {"consumerId": args["consumerId"]})
             raise
-        return text_response("Already registered" if reply["known"] else "OK")
+        told = "Already registered" if reply["known"] else "OK"
+        return text_response(told, 200, *missing_told(missing))
 
     async def _check_topics(self, topics: Iterable[str]) -> None:
         """Where a topic that is missing will not come with its first event, it is misspelt."""
@@ -109,13 +111,15 @@ class Consume:
             if not await self._context.topic_exists(topic):
                 raise TopicNotFoundError(f"There is no topic {topic}.")
 
-    async def _start_group(self, start: Mapping[str, Any]) -> None:
-        """Every shard's leader notes where the group starts there.
+    async def _start_group(self, start: Mapping[str, Any]) -> list[str]:
+        """Every shard's leader notes where the group starts there. Returns the topics that none of
+        them has, which come with their first event or are misspelt.
 
         One that does not answer may have been taken over from meanwhile: then its successor is
         asked. A shard without a leader notes it when the consumer first polls there.
         """
         asked: set[int] = set()
+        missing = set(start["topics"])
         wait = LeaderWait()
         while True:
             leading = self._leading()
@@ -127,15 +131,17 @@ class Consume:
             if refused := next((e for e in failures.values() if e.status < 500), None):
                 raise refused
             asked |= answers.keys() - failures.keys()
+            for answer in answers.values():  # A broker of an earlier version says nothing of it.
+                missing.difference_update(answer if isinstance(answer, list) else missing)
             if not failures:
-                return
+                return [topic for topic in start["topics"] if topic in missing]
             leading = self._leading() - {None}
             if leading & failures.keys() & set(self._context.processes):
                 raise NotReadyError("Not every worker could note the group: register again.")
             if leading <= asked | failures.keys() and not await wait.again():
                 # Another broker is down: who leads there next notes it when the consumer polls.
                 _log.warning("a new group was not noted by workers %s", sorted(failures))
-                return
+                return []
 
     async def _member(self, request: Request) -> Member:
         """The consumer that asks. It is one of the user's own, who may still do what it does."""
@@ -267,25 +273,26 @@ class Consume:
     ) -> Pass:
         """One look at all slices, or at those of `only` the workers that have something.
 
-        Every owner gets its share, then those that have more get what is left over.
+        Every owner gets its share, then one that has more gets what is left over; or one that has
+        much fills the answer alone.
         """
-        later: list[int] = []
+        found = Pass([], reach.headless(member))
+        left = args["budget"]
         if only:  # Nobody else needs to be woken for it.
             owners = [owner for owner in reach.leaders(member.numbers) if owner in only]
+            shares, later = reach.shares(member, owners, left), list[int]()
         else:
-            owners, later = reach.first(member, args["said"])
-        found = Pass([], reach.headless(member))
-        if not owners:
-            return found
-        left = args["budget"]
-        for _ in range(2):
-            shares = reach.shares(member, owners, left)
+            shares, later = reach.first(member, args["said"], left)
+        full, more = False, list[int]()
+        for _ in range(2 if shares else 0):
             asked = {owner: {**args, "budget": share} for owner, share in shares.items()}
-            owners = [*await self._collect(member, asked, reach, found), *later]
-            later = []
+            more = await self._collect(member, asked, reach, found)
             left = args["budget"] - sum(extent.cost for extent in found.extents)
-            if not owners or 4 * left < args["budget"]:
+            full = 4 * left < args["budget"]
+            if full or not (more or later):
                 break
+            shares, later = reach.rest(member, more, later, left), []
+        reach.settle(member, found, more, full=full)
         return found
 
     async def _collect(
@@ -314,7 +321,10 @@ class Consume:
             found.superseded |= answer["superseded"]
             if any(extent.more for extent in extents):
                 more.append(worker)
-            found.note(member, worker, now, nothing=not extents and not answer.get("direct"))
+            if extents:
+                found.gave.add(worker)
+            if shares[worker]["budget"]:
+                found.note(member, worker, now, nothing=not extents and not answer.get("direct"))
         return more
 
     def _lose(self, worker: int, found: Pass) -> None:

@@ -32,7 +32,7 @@ from barco.model.queues import (
 )
 from barco.types import KiB
 from barco.workers.http.base.context import Context, as_not_ready
-from barco.workers.http.base.known import check_names
+from barco.workers.http.base.known import check_names, missing_told
 from barco.workers.http.base.messages import (
     RETRY_AFTER_S,
     Part,
@@ -102,10 +102,10 @@ class QueueRoutes:
             raise ConflictError(
                 "The group has members, who poll: a queue needs a group of its own."
             )
-        if not self._context.options.auto_create:
-            for topic in topics:
-                if not await self._context.topic_exists(topic, patient=True):
-                    raise TopicNotFoundError(f"There is no topic {topic}.")
+        exists = self._context.topic_exists
+        missing = [topic for topic in topics if not await exists(topic, patient=True)]
+        if missing and not self._context.options.auto_create:
+            raise TopicNotFoundError(f"There is no topic {missing[0]}.")
         packed = {}
         for topic in topics:
             own = settings
@@ -118,7 +118,8 @@ class QueueRoutes:
         await self._context.change_all("queue_set", {**args, "look": True})
         args |= await self._context.begin_group(request, "queue_set", args)
         await self._context.change_all("queue_set", args)
-        return json_response({"group": group, "topics": topics, **settings.told()})
+        response = json_response({"group": group, "topics": topics, **settings.told()})
+        return replace(response, headers=(*response.headers, *missing_told(missing)))
 
     # --- Handing out ----------------------------------------------------------------------------
 
