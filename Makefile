@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop site screenshots console-cost observe cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm chaos-pipe hostile failover bad-disk clean simulate simulate-gossip deb dist boot
+.PHONY: help setup demo demo-stop site screenshots newcomer console-cost observe cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm chaos-pipe hostile failover bad-disk clean simulate simulate-gossip deb dist boot
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ site: setup ## These documents, the HTTP API and each command's help as a site, 
 screenshots: setup ## Pictures of the console of a ring that is used, in docs/images (needs Chromium)
 	@$(PYTHON) -c "$$NEEDS" look | $(PYTHON) -m pip install --quiet --disable-pip-version-check -r /dev/stdin
 	@$(PYTHON) scripts/screenshots.py
+
+newcomer: setup ## Seconds from `make demo` to having seen ring, live event, lag and dead letter (needs Chromium)
+	@$(PYTHON) -c "$$NEEDS" look | $(PYTHON) -m pip install --quiet --disable-pip-version-check -r /dev/stdin
+	@$(PYTHON) scripts/newcomer.py
 
 console-cost: setup ## What ten consoles cost a broker, in CPU time: a line for each page (needs Chromium)
 	@$(PYTHON) -c "$$NEEDS" look | $(PYTHON) -m pip install --quiet --disable-pip-version-check -r /dev/stdin

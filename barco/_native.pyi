@@ -428,7 +428,7 @@ class Reactor:
         """Whether the client is still there."""
     def connected(self, request_id: int, /) -> bool: ...  # and the client's side is open
     def produce_made(
-        self, request_id: int, topic: str, batch: Buffer, known_only: bool, /
+        self, request_id: int, topic: str, batch: Buffer, known_only: bool, at: int = -1, /
     ) -> tuple[int, str, str] | None: ...
     def produce_checked(
         self, request_id: int, body: Buffer, told: bool, /

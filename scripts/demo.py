@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import demo_seen
 from rich.console import Console
 from rich.table import Table
 
@@ -120,8 +121,11 @@ def demo(place: Place, *, stop_after: bool, spark: bool) -> None:
     broker, ready = start(place, tied=stop_after)
     try:
         endpoint = f"127.0.0.1:{ready['ports']['discovery']}"
+        say(f"the broker runs; see it work in a browser: http://{endpoint}/")
         loaded = load(place, endpoint)
         read = read_back(place, endpoint, source)
+        demo_seen.leave(endpoint, TOPIC)
+        demo_seen.say(endpoint, ready["ports"]["produce"])
         spark_why_not = spark_missing() if spark else "--no-spark"
         made = {} if spark_why_not else pipeline(place, endpoint)
     except BaseException:
@@ -470,12 +474,11 @@ def say_how_to_look(place: Place, ready: dict[str, Any]) -> None:
 The broker goes on (process {ready["pid"]}). Its data: {place.data}  Its log: {place.log}
 
 Look around:
-  http://{endpoint}/ in a browser; .venv/bin/barco top --endpoint {endpoint} in a terminal
+  the console, http://{endpoint}/ in a browser: its four pages are named above
+  .venv/bin/barco top --endpoint {endpoint} in a terminal
   curl http://{endpoint}/status
   curl http://{endpoint}/v1/topics/{TOPIC}
   curl http://127.0.0.1:{ports["metrics"]}/metrics
-  curl -H 'Content-Type: application/json' -d '{{"hello":1}}' \\
-       'http://127.0.0.1:{ports["produce"]}/v1/topic/greetings/messages?partitionKey=me'
   .venv/bin/barco consume {TOPIC} --count 3 --json --endpoint {endpoint}
   .venv/bin/barco groups describe {GROUP} --endpoint {endpoint}
 

@@ -43,10 +43,11 @@ class ReactorLike(Protocol):
         """
 
     def produce_made(
-        self, request_id: int, topic: str, batch: bytes, known_only: bool, /
+        self, request_id: int, topic: str, batch: bytes, known_only: bool, at: int = -1, /
     ) -> tuple[int, str, str] | None:
         """Produce a batch on behalf of a request that waits for an answer; the upcall "produced"
-        follows. Else status, type and title of what is wrong. known_only: it makes no topic."""
+        follows. Else status, type and title of what is wrong. known_only: it makes no topic. at:
+        the slice, by its number in the ring, of events without a key; -1: any."""
 
     def produce_checked(
         self, request_id: int, body: bytes, told: bool, /

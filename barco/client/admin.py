@@ -16,6 +16,7 @@ from barco.client.base.errors import BadAnswerError, TransportError, response_er
 from barco.client.base.loopthread import Closing, LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.wire.access import Access, Endpoints
+from barco.client.wire.codec import Event
 from barco.client.wire.http1 import Request, Response
 from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, BusyError
@@ -137,6 +138,27 @@ class AsyncAdmin:
     async def delete_group(self, group: str) -> None:
         """Forgets a group's positions; it must have no members."""
         await self._request("DELETE", f"/v1/groups/{quote(group, safe='')}")
+
+    async def resend_dead(self, topic: str, letters: Sequence[Event]) -> Document:
+        """Produces dead letters of a topic to it again and marks them: 100 at most, as `read` gives
+        them. How many were `done`, came from `others`, are `gone`, were `marked`; `left`: not come
+        to, `why`. Where an answer was lost some may be there twice."""
+        return await self._letters("resend", topic, letters)
+
+    async def drop_dead(self, topic: str, letters: Sequence[Event]) -> Document:
+        """Gives dead letters of a topic up: 100 at most, as `read` gives them. The answer is as of
+        `resend_dead`."""
+        return await self._letters("drop", topic, letters)
+
+    async def _letters(self, action: str, topic: str, letters: Sequence[Event]) -> Document:
+        places = [
+            {"token": str(each.token), "slice": each.slice, "offset": str(each.offset)}
+            for each in letters
+        ]
+        (dead,) = {each.topic for each in letters}
+        target = f"/v1/topic/{check_topic(topic)}/dead/{action}"
+        answer = await self._request("POST", target, {"letters": places, "dead": dead})
+        return self._document(answer, target)
 
     async def users(self) -> list[Document]:
         """Every user and its grants."""
@@ -340,6 +362,17 @@ class Admin(Closing):
     def delete_group(self, group: str) -> None:
         """Forgets a group's positions; it must have no members."""
         self._thread.run(self._admin.delete_group(group))
+
+    def resend_dead(self, topic: str, letters: Sequence[Event]) -> Document:
+        """Produces dead letters of a topic to it again and marks them: 100 at most, as `read` gives
+        them. How many were `done`, came from `others`, are `gone`, were `marked`; `left`: not come
+        to, `why`. Where an answer was lost some may be there twice."""
+        return self._thread.run(self._admin.resend_dead(topic, letters))
+
+    def drop_dead(self, topic: str, letters: Sequence[Event]) -> Document:
+        """Gives dead letters of a topic up: 100 at most, as `read` gives them. The answer is as of
+        `resend_dead`."""
+        return self._thread.run(self._admin.drop_dead(topic, letters))
 
     def users(self) -> list[Document]:
         """Every user and its grants."""

@@ -2,6 +2,7 @@
 // Nothing is asked of anybody else, no text becomes markup, and what it does not know it does not show.
 
 import { ring, spans, swatch } from "/console/ring.js";
+import { isGrave, isLetter, lettersOf, marksOf } from "/console/letters.js";
 import { chart, count, bytes, duration, element, fill, parse, table, textOf, when } from "/console/draw.js";
 
 const PAUSE_MS = 2000;
@@ -20,7 +21,6 @@ const STAGES = {
   whole: "whole: from a head to its answer",
 };
 const ALL = "all brokers";
-const DEAD = ".dead"; // What a topic's name ends with where letters of another one lie.
 const NAME = /^[A-Za-z0-9_.-]{1,127}$/;
 const TIME = /^\d{4}-\d{2}-\d{2}/; // Date.parse takes a cursor, and "12", for days of 2001.
 
@@ -52,6 +52,22 @@ export async function ask(path, options = {}) {
 
 const lately = (path) => ask(path, { headers: LATELY });
 
+// What was granted to who looks: what would be refused is not offered. The broker decides all the same.
+let mine = null;
+async function whoAmI() {
+  mine ??= await ask("/v1/me").catch(() => ({ everybody: true })); // An earlier version does not say.
+}
+
+const covers = (pattern, name) => (pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern);
+
+function may(verb, topic, group) {
+  if (!mine || mine.everybody) return true;
+  return mine.grants.some((each) => {
+    const [granted, topics = "", groups = "*"] = each.split(":");
+    return granted === verb && covers(topics, topic) && (group === undefined || covers(groups, group));
+  });
+}
+
 async function reason(answer) {
   try {
     const problem = await answer.json();
@@ -68,6 +84,7 @@ function askForToken() {
     dialog.addEventListener("close", () => {
       sessionStorage.setItem("token", document.getElementById("token").value.trim());
       document.getElementById("token").value = "";
+      mine = null;
       asking = null;
       resolve();
     }, { once: true });
@@ -299,7 +316,7 @@ function topicsPage() {
         kept.slice(0, 1000).map((each) => [
           element("span", {}, [
             element("a", { href: `#topic/${each.topic}` }, each.topic),
-            ...(each.topic.endsWith(DEAD) ? [element("span", { class: "quiet" }, " dead letters")] : []),
+            ...(isGrave(each.topic) ? [element("span", { class: "quiet" }, " dead letters")] : []),
           ]),
           count(each.events), count(each.rate), each.retentionHours || "–", each.compression,
         ]),
@@ -363,17 +380,26 @@ function groupPage(group) {
   const topic = element("select", { id: "seek-topic" });
   const to = element("input", { id: "seek-to", value: "earliest", size: "26", list: "places" });
   const said = element("p", { role: "status" });
+  const graves = element("p", { class: "quiet" });
   const form = element("form", { class: "bar" }, [
     element("label", { for: "seek-topic" }, ["topic", topic]),
     element("label", { for: "seek-to" }, ["to: earliest, latest, or a time", to]),
     element("button", {}, "Move its positions"),
   ]);
+  const moving = element("div", {}, [element("h3", {}, "Read again, or skip"), form, said]);
   fill(main, [
     element("h2", {}, [element("a", { href: "#groups" }, "Groups"), ` / ${group}`]),
-    members, trend, rows, element("h3", {}, "Read again, or skip"), form, said,
+    members, graves, trend, rows, moving,
   ]);
+  whoAmI().then(offer);
   const lags = [];
   let positions = [];
+  const offer = () => { // A queue has no positions that could be moved.
+    moving.hidden = positions.some((each) => each.queue)
+      || !positions.some((each) => may("consume", each.topic, group));
+    const found = [...new Set(positions.filter((each) => each.queue?.maxDeliveries).map((each) => each.queue.dead ?? `${each.topic}.dead`))];
+    fill(graves, found.flatMap((each) => ["Dead letters: ", element("a", { href: `#topic/${each}` }, each), " "]));
+  };
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const place = placeOf(to.value);
@@ -399,6 +425,7 @@ function groupPage(group) {
   const update = async () => show(await lately(path));
   const show = (told) => {
     positions = told.positions ?? [];
+    offer();
     lags.push(lagOf(positions));
     if (lags.length > HISTORY) lags.shift();
     members.textContent = told.members?.length
@@ -460,15 +487,21 @@ function topicPage(topic, options) {
     element("p", {}, element("label", { for: "new-value" }, ["Value: JSON, or any text", newValue])),
     element("p", {}, element("button", {}, "Produce it")),
   ]);
+  const making = element("details", {}, [element("summary", {}, "Produce an event"), produce, produced]);
+  const desk = lettersOf(topic, { ask, may, refresh: (drawn) => (drawn ? draw() : safely(show)()) });
   fill(main, [
     element("h2", {}, [element("a", { href: "#topics" }, "Topics"), ` / ${topic}`]),
-    element("p", { class: "quiet" }, topic.endsWith(DEAD)
-      ? `What queues have given up; barco dead resend ${topic.slice(0, -DEAD.length)} sends it again.`
+    element("p", { class: "quiet" }, isGrave(topic)
+      ? "What queues have given up, with the reason. Choose some, and send them again to where they came from, or drop them."
       : element("a", { href: `/console/listen.html#${topic}` }, "Each event as it comes")),
-    form, said, rows,
+    form, desk.bar, desk.said, said, rows,
     element("details", {}, [element("summary", {}, "Slices"), slices]),
-    element("details", {}, [element("summary", {}, "Produce an event"), produce, produced]),
+    making,
   ]);
+  whoAmI().then(() => {
+    making.hidden = !may("produce", topic);
+    if (found.length) draw();
+  });
   let found = [];
   let next = null; // By slice where to go on, while it follows.
   let listed = [];
@@ -477,6 +510,14 @@ function topicPage(topic, options) {
     const [inKey, inValue] = [key.value.toLowerCase(), text.value.toLowerCase()];
     const kept = found.filter((each) =>
       (each.key ?? "").toLowerCase().includes(inKey) && each.shown.toLowerCase().includes(inValue));
+    const dead = isGrave(topic) || found.some(isLetter);
+    for (const each of [desk.bar, desk.said]) each.hidden = !dead;
+    if (dead) {
+      const drawn = desk.draw(kept.slice(0, EVENTS_MAX), marksOf(found));
+      said.textContent = drawn.shown ? `${count(drawn.shown)} of the letters that were read` : "No dead letters here.";
+      fill(rows, [drawn.table]);
+      return;
+    }
     const headed = kept.some((each) => each.headers);
     said.textContent = `${count(kept.length)} of ${count(found.length)} events that were read`
       + (kept.length > EVENTS_MAX ? `; the newest ${EVENTS_MAX} of them` : "");
@@ -620,10 +661,11 @@ const short = (text) => (text.length > 2000 ? `${text.slice(0, 2000)} …` : tex
 
 function eventOf(line, one) {
   const told = parse(line);
-  const headers = Object.entries(told.headers ?? {}).map(([name, value]) => `${name}: ${textOf(value)}`);
+  const heads = Object.fromEntries(Object.entries(told.headers ?? {}).map(([name, value]) => [name, textOf(value)]));
   return {
-    ...told, slice: one.name, shown: textOf(told.value),
-    key: told.key === null ? null : textOf(told.key), headers: headers.join("\n"),
+    ...told, slice: one.name, shown: textOf(told.value), heads,
+    key: told.key === null ? null : textOf(told.key),
+    headers: Object.entries(heads).map((each) => each.join(": ")).join("\n"),
   };
 }
 

@@ -9,10 +9,10 @@
 #include "http/uri.h"
 
 uint16_t made_produce(struct reactor *reactor, uint64_t id, const char *topic, size_t topic_len,
-                      bool known_only, const uint8_t *bytes, size_t len)
+                      bool known_only, int64_t at, const uint8_t *bytes, size_t len)
 {
     struct produce produce = {
-        .content = CONTENT_BATCH, .number = -1, .known_only = known_only, .loose = true,
+        .content = CONTENT_BATCH, .number = at, .known_only = known_only, .loose = true,
         .checked = true}; /* by who made it */
     struct conn *conn;
     uint32_t number;
@@ -23,6 +23,8 @@ uint16_t made_produce(struct reactor *reactor, uint64_t id, const char *topic, s
     assert(slot_is_told(slot) && slot->asked == NULL && slot->waiting == 0);
     if (!topic_name_valid(topic, topic_len))
         return PROBLEM_BAD_TOPIC;
+    if (at >= (int64_t)ring_slices(reactor))
+        return PROBLEM_BAD_SLICE;
     if (topic_name_reserved(topic, topic_len))
         return PROBLEM_RESERVED_TOPIC;
     uint16_t problem = produce_topic(conn, (struct http1_slice){topic, (uint32_t)topic_len},

@@ -6,9 +6,9 @@
 #include "core/core.h"
 
 /* A batch for a topic, of the request with this id, of which nothing else is being produced.
- * Whether its user may is known already; known_only: it makes no topic. 0, and UPCALL_PRODUCED
- * follows, or the problem. */
+ * Whether its user may is known already; known_only: it makes no topic. at: the slice of events
+ * without a key, -1 for any. 0, and UPCALL_PRODUCED follows, or the problem. */
 uint16_t made_produce(struct reactor *reactor, uint64_t id, const char *topic, size_t topic_len,
-                      bool known_only, const uint8_t *bytes, size_t len);
+                      bool known_only, int64_t at, const uint8_t *bytes, size_t len);
 
 #endif

@@ -115,11 +115,12 @@ static PyObject *Reactor_produce_made(PyObject *self, PyObject *args)
     Py_ssize_t topic_len;
     Py_buffer batch;
     int known_only;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "Ks#y*p", &id, &topic, &topic_len, &batch,
-                                             &known_only))
+    long long at = -1; /* any slice */
+    if (reactor == NULL || !PyArg_ParseTuple(args, "Ks#y*p|L", &id, &topic, &topic_len, &batch,
+                                             &known_only, &at))
         return NULL;
     const uint16_t problem = made_produce(reactor, id, topic, (size_t)topic_len, known_only,
-                                          batch.buf, (size_t)batch.len);
+                                          at, batch.buf, (size_t)batch.len);
     PyBuffer_Release(&batch);
     return py_problem(problem);
 }

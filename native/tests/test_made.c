@@ -34,7 +34,7 @@ static uint16_t produce(uint64_t id, const char *topic, uint32_t count)
     uint8_t batch[512];
     const size_t len = batch_seal(NULL, &c, batch, sizeof batch);
     CHECK(len > 0 && count <= 4);
-    return made_produce(reactor, id, topic, strlen(topic), false, batch, len);
+    return made_produce(reactor, id, topic, strlen(topic), false, -1, batch, len);
 }
 
 /* The only upcall of its kind. */
@@ -98,7 +98,10 @@ static void test_what_is_refused_at_once_is_not_told(void)
     const uint64_t id = ask();
     CHECK(produce(id, "a b", 1) == PROBLEM_BAD_TOPIC);
     CHECK(produce(id, "__x", 1) == PROBLEM_RESERVED_TOPIC);
-    CHECK(made_produce(reactor, id, "t", 1, false, (const uint8_t *)"x", 1) == PROBLEM_BAD_BATCH);
+    CHECK(made_produce(reactor, id, "t", 1, false, -1, (const uint8_t *)"x", 1) ==
+          PROBLEM_BAD_BATCH);
+    CHECK(made_produce(reactor, id, "t", 1, false, ring_slices(reactor), (const uint8_t *)"x", 1) ==
+          PROBLEM_BAD_SLICE);
     reactor->draining = true;
     CHECK(produce(id, "t", 1) == PROBLEM_NOT_READY);
     reactor->draining = false;

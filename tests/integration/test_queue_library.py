@@ -107,9 +107,18 @@ def test_a_resend_goes_to_the_topic_that_was_named(broker: RunningBroker) -> Non
             headers = [("barco-dead-topic", origin.encode()), ("kept", b"x")]
             producer.send("t.dead", value, b"key", headers=headers).result(30)
     told = command(broker, "dead", "resend", "t", "--all", "--json")
-    assert json.loads(told.stdout) == {"sent": 1, "others": 1}
+    assert json.loads(told.stdout) == {"sent": 1, "marked": 1, "others": 1}
     with barco.Admin(f"127.0.0.1:{broker.port('discovery')}") as admin:
         assert [each["topic"] for each in admin.topics()] == ["t", "t.dead"]
+    assert command(broker, "dead", "resend", "t", "--all").returncode == 1, "it was sent"
+    told = command(broker, "dead", "resend", "t", "--all", "--marked", "--json")
+    assert json.loads(told.stdout)["sent"] == 1
+    assert len(list(barco.read("t", f"127.0.0.1:{broker.port('discovery')}"))) == 2
+    with barco.Admin(f"127.0.0.1:{broker.port('discovery')}") as admin:
+        admin.delete_topic("t")
+        admin.create_topic("t")
+        listed = [each for each in barco.read("t.dead", endpoint) if each.value == b"1"]
+        assert admin.resend_dead("t", listed)["done"] == 1
     (event,) = barco.read("t", f"127.0.0.1:{broker.port('discovery')}")
     assert (event.value, event.key, list(event.headers)) == (b"1", b"key", [("kept", b"x")])
     other = command(broker, "dead", "resend", "secret", "--all", "--dead", "t.dead")

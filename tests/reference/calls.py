@@ -22,6 +22,8 @@ PLACE = f"/v1/topic/t/slices/{-(2**63)}/0/events"
 LEAVE = {"state": "staged"}
 COMMIT = {"state": "prepared", "attempts": [], "rows": {"t": {"0": 1}}}
 
+LETTERS = {"letters": [{"slice": 0, "offset": "0"}]}
+
 AVRO = {"schema": '"string"'}
 
 TOPICAL = {"produces", "consumes", "administers", "administers_all", "elsewhere"}
@@ -96,6 +98,10 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
         *("/v1/topic/t/events", "from=nowhere", None),  # Else it would not end.
         {"consumes", "elsewhere"},
     ),
+    # It takes as well to consume, or to produce, where the letters are: of these only all may.
+    ("POST", "/v1/topic/{topic}/dead/resend"): ("/v1/topic/t/dead/resend", "", LETTERS, set()),
+    ("POST", "/v1/topic/{topic}/dead/drop"): ("/v1/topic/t/dead/drop", "", LETTERS, set()),
+    ("GET", "/v1/me"): ("/v1/me", "", None, set(SOMEBODY)),
     ("GET", "/v1/topics"): ("/v1/topics", "", None, {"measures"}),
     ("GET", "/v1/topics/{topic}"): (
         *("/v1/topics/t", "", None),

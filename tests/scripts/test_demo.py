@@ -18,6 +18,7 @@ def demo() -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["barco_demo"] = module  # Dataclasses look themselves up.
+    sys.path.append(str(SCRIPT.parent))  # Where it finds its other half.
     spec.loader.exec_module(module)
     return module
 

@@ -33,6 +33,7 @@ from barco.workers.http.base.messages import (
 from barco.workers.http.base.needs import Need
 from barco.workers.http.base.routes import Route, Router
 from barco.workers.http.checking.desk import Checking
+from barco.workers.http.consuming.letters import Letters
 from barco.workers.http.handlers.console import Console
 from barco.workers.http.handlers.consume import Consume
 from barco.workers.http.handlers.groups import GroupRoutes
@@ -70,6 +71,9 @@ _ADMINISTRATION = (
 )
 """What is changed there is told in the log."""
 
+_GIVEN_UP = "/dead/drop"
+"""And what is given up."""
+
 OVER_QUOTA = (QuotaExceededError, QuotaUsedUpError)
 
 NOBODY = User("")
@@ -89,7 +93,7 @@ def _administers(method: str, path: str) -> bool:
     """Whether a call changes what many depend on."""
     if method == "POST" and path.startswith("/registry"):
         return path.endswith("/versions")  # Else it is a question, with a schema in its body.
-    return method != "GET" and path.startswith(_ADMINISTRATION)
+    return method != "GET" and (path.startswith(_ADMINISTRATION) or path.endswith(_GIVEN_UP))
 
 
 def _unauthorized(headers: Sequence[tuple[bytes, bytes]]) -> UnauthorizedError:
@@ -133,6 +137,7 @@ class App:
             "queues": queues,
             "groups": GroupRoutes(self._context),
             "growing": Growing(self._context),
+            "letters": Letters(self._context, self.checking, read.ask),
             "schemas": SchemaRoutes(self._context),
             "writes": Writes(self._context, self.checking),
             "users": Users(self._context),

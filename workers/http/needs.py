@@ -9,6 +9,7 @@ from barco.errors import RequestError
 from barco.model.access import ADMIN, CLUSTER, CONSUME, EVERY, METRICS, PRODUCE, USERS
 from barco.workers.http.base.messages import Request, check_topic
 from barco.workers.http.base.needs import Need, Object
+from barco.workers.http.consuming.letters import dropped_from
 from barco.workers.http.consuming.registration import registration
 from barco.workers.http.schemas.table import ID, ROOT, SCHEMA_ROUTES, SUBJECT
 from barco.workers.http.shippers.grafana import LINES, SAMPLES
@@ -136,6 +137,8 @@ NEEDS = {
     ("GET", "/v1/topic/{topic}/slices"): Need((CONSUME, PRODUCE), _topic),
     ("GET", "/v1/topic/{topic}/slices/{token}/{index}/events"): _READS,
     ("GET", "/v1/topic/{topic}/events"): _READS,
+    ("POST", "/v1/topic/{topic}/dead/resend"): Need((PRODUCE,), _topic, stores=True),
+    ("POST", "/v1/topic/{topic}/dead/drop"): Need((PRODUCE,), dropped_from, stores=True),
     ("GET", "/v1/topics"): Need((METRICS,)),
     ("GET", "/v1/topics/{topic}"): Need((CONSUME, PRODUCE, ADMIN), _topic),
     ("PUT", "/v1/topics/{topic}"): Need((ADMIN,), _topic),
@@ -173,6 +176,7 @@ NEEDS = {
     ("POST", "/api/v1/write"): Need((PRODUCE,), _samples, stores=True),
     ("GET", "/services/collector/health"): _ANYBODY,
     ("GET", "/services/collector/health/1.0"): _ANYBODY,
+    ("GET", "/v1/me"): _ANYBODY,
     ("GET", "/v1/users"): Need((USERS,)),
     ("PUT", "/v1/users/{user}"): Need((USERS,)),
     ("DELETE", "/v1/users/{user}"): Need((USERS,)),

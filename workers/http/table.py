@@ -9,6 +9,7 @@ from barco.workers.http.table_events import (
     EVENT_ROUTES,
 )
 from barco.workers.http.table_growing import GROWING_ROUTES
+from barco.workers.http.table_letters import LETTER_ROUTES
 from barco.workers.http.table_produce import CANCEL, PRODUCE
 from barco.workers.http.table_queues import QUEUE_ROUTES
 from barco.workers.http.table_shippers import SHIPPER_ROUTES
@@ -260,6 +261,7 @@ ROUTES = (
     *_TOPICS,
     *_GROUPS,
     *QUEUE_ROUTES,
+    *LETTER_ROUTES,
     Route(
         "GET",
         "/metrics",

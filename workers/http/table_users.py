@@ -18,6 +18,15 @@ _QUOTAS = {
 USER_ROUTES = (
     Route(
         "GET",
+        "/v1/me",
+        "users.me",
+        "Who asks, and what was granted: a page need not offer what would be refused.",
+        "administration",
+        answers={200: "Yours."},
+        shape="me",
+    ),
+    Route(
+        "GET",
         "/v1/users",
         "users.every",
         "All users and what they were granted. Nothing that shows who somebody is.",

@@ -44,10 +44,13 @@ class MadeProduces:
         self._reactor = reactor
         self._waiting: dict[int, asyncio.Future[Refusal | None]] = {}
 
-    async def produce(self, request: int, topic: str, batch: bytes, known_only: bool) -> None:
-        """Returns when it is durable; BarcoError says why not. Of a request one at a time."""
+    async def produce(
+        self, request: int, topic: str, batch: bytes, known_only: bool, at: int = -1
+    ) -> None:
+        """Returns when it is durable; BarcoError says why not. Of a request one at a time. at: the
+        slice, by its number in the ring, of events without a key; -1: any."""
         await self._told(
-            request, lambda: self._reactor.produce_made(request, topic, batch, known_only)
+            request, lambda: self._reactor.produce_made(request, topic, batch, known_only, at)
         )
 
     async def produce_checked(self, request: int, body: bytes) -> None:

@@ -39,8 +39,20 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._born = forks.count
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        """Until `close`; what is left is ended here as well, since whoever closes may be in a loop
+        of its own (a notebook's cell is), and a thread runs one at a time."""
+        self._loop.run_forever()
+        pending = asyncio.all_tasks(self._loop)
+        for task in pending:
+            task.cancel()
+        if pending:
+            self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
 
     @property
     def closed(self) -> bool:
@@ -73,10 +85,3 @@ class LoopThread:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        pending = asyncio.all_tasks(self._loop)
-        for task in pending:
-            task.cancel()
-        if pending:
-            self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()

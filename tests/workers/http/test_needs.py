@@ -82,7 +82,7 @@ def test_every_route_says_what_it_needs_and_nothing_else_does() -> None:
     assert {key for key, need in NEEDS.items() if need.open} == {("GET", path) for path in opened}
     assert all(is_open(path) is need.open for (_, path), need in NEEDS.items())
     nobody_asks = {key[1] for key, need in NEEDS.items() if not need.verbs and not need.open}
-    open_to_all = {"/v1/brokers", "/v1/topology", "/openapi.json"}
+    open_to_all = {"/v1/brokers", "/v1/topology", "/v1/me", "/openapi.json"}
     open_to_all |= {"/registry", "/registry/schemas/types"}
     shippers = {"/elastic", "/elastic/", "/elastic/_cluster/health"}
     shippers |= {f"/services/collector/health{version}" for version in ("", "/1.0")}

@@ -1,9 +1,11 @@
 """Commits of positions that the consumer names, each the next event to read of a slice."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 from barco.errors import BarcoError, ConflictError, NotReadyError, RequestError
+from barco.model.placement import Placement
 from barco.protocol.cursor import Cursor
 from barco.workers.groups.views import Member
 from barco.workers.http.base.context import Context
@@ -102,34 +104,45 @@ class PositionCommits:
         listed = given.get(name)
         if not isinstance(listed, list) or not 1 <= len(listed) <= most:
             raise RequestError(f"{_BODY % name} At most {most:,} of them.")
-        ring = self._context.ring
-        firsts = {str(int(ring.token(at))): at * ring.slices_per_range for at in range(ring.size)}
         found: Positions = {}
         for each in listed:
             if not isinstance(each, dict):
                 raise RequestError(_BODY % name)
             check_names("field", each, _FIELDS)
-            slot = self._slot(each, firsts)
+            slot = self._slot(each)
             if slot in found:
                 raise RequestError(f"The slice {slot[0]}/{slot[1]} is given more than once.")
             found[slot] = _offset(each)
         return found
 
-    def _slot(self, given: Mapping[str, Any], firsts: Mapping[str, int]) -> tuple[str, int]:
-        """The slice: by its index in the token range that is named, else by its number."""
-        topic, index, token = given.get("topic"), given.get("slice"), given.get("token")
-        if not isinstance(topic, str) or type(index) is not int:
+    def _slot(self, given: Mapping[str, Any]) -> tuple[str, int]:
+        topic = given.get("topic")
+        if not isinstance(topic, str) or type(given.get("slice")) is not int:
             raise RequestError(f"A place has a topic and a slice, one of {', '.join(_FIELDS)}.")
-        check_topic(topic)
-        numbers, first = self._context.numbers, 0
-        if token is not None:
-            named = firsts.get(str(token))
-            if named is None:
-                raise RequestError("There is no token range of this token.")
-            first, numbers = named, range(self._context.ring.slices_per_range)
-        if index not in numbers:
-            raise RequestError(f"There is no slice {index}: there are {len(numbers)}, from 0 on.")
-        return topic, first + index
+        return check_topic(topic), slice_of(self._context, given)
+
+
+def slice_of(context: Context, given: Mapping[str, Any]) -> int:
+    """The number in the ring of the slice that is given: by its index in the token range that is
+    named, else by that number. RequestError: there is none."""
+    index, token = given.get("slice"), given.get("token")
+    if type(index) is not int:
+        raise RequestError("A slice is a whole number.")
+    ring, numbers, first = context.ring, context.numbers, 0
+    if token is not None:
+        named = _firsts(ring).get(str(token))
+        if named is None:
+            raise RequestError("There is no token range of this token.")
+        first, numbers = named, range(ring.slices_per_range)
+    if index not in numbers:
+        raise RequestError(f"There is no slice {index}: there are {len(numbers)}, from 0 on.")
+    return first + index
+
+
+@functools.lru_cache(1)
+def _firsts(ring: Placement) -> dict[str, int]:
+    """By the token of each range the number of its first slice: a commit may name thousands."""
+    return {str(int(ring.token(at))): at * ring.slices_per_range for at in range(ring.size)}
 
 
 def _offset(given: Mapping[str, Any]) -> int:

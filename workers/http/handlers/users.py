@@ -21,6 +21,12 @@ class Users:
     def __init__(self, context: Context) -> None:
         self._context = context
 
+    async def me(self, request: Request) -> Response:
+        """Who asks, and what was granted; where nobody needs a token everything is."""
+        user = request.user
+        grants = [] if user.is_everybody else list(map(str, user.grants))
+        return json_response({"name": user.name, "everybody": user.is_everybody, "grants": grants})
+
     async def every(self, request: Request) -> Response:
         """All of them."""
         context = self._context

@@ -26,6 +26,16 @@ QUEUE = object_of(
     **_SETTINGS,
 )
 
+LETTERS = object_of(
+    "done others gone marked left why",
+    done=told("integer", "Letters that were sent, or dropped, durably."),
+    others=told("integer", "That came from another topic, and were not sent to this one."),
+    gone=told("integer", "Of these there is no letter, or none any more."),
+    marked=told("integer", "That are not listed any more; who may not produce there marks none."),
+    left=told("integer", "That were not come to, since something went wrong."),
+    why=told("string", "What went wrong; empty: nothing."),
+)
+
 _POSITION = object_of(
     "topic token rangeIndex worker offset deliveredOffset startOffset endOffset lag consumerId",
     topic="string",

@@ -74,6 +74,13 @@ USERS = object_of(
     ),
 )
 
+ME = object_of(
+    "name everybody grants",
+    name=told("string", "Empty where nobody needs a token."),
+    everybody=told("boolean", "Nobody needs a token: all is granted."),
+    grants=list_of({"type": "string"}),
+)
+
 USER = object_of("name created", name="string", created="boolean")
 
 OPENAPI = {

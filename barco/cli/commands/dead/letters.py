@@ -11,15 +11,32 @@ PREFIX = "barco-dead-"
 """Of the headers that tell of a death."""
 
 
+MARK, OFFSET = "mark", "offset"
+"""What marks say: what has become of a letter of the same slice, and which one."""
+
+
 def letters(args: argparse.Namespace) -> Iterator["barco.Event"]:
-    """Those that were asked for."""
+    """Those that were asked for; those that were sent again or dropped only if that was."""
     topic = args.dead or f"{args.topic}.dead"
+    done = {} if args.marked else marks(args, topic)
     for event in read(topic, talk.access(args)):
         if args.slice is not None and event.slice != args.slice:
             continue
         if args.offset is not None and event.offset != args.offset:
             continue
+        if (event.token, event.slice, str(event.offset)) in done or MARK in told(event):
+            continue
         yield event
+
+
+def marks(args: argparse.Namespace, topic: str) -> dict[tuple[int, int, str], str]:
+    """What has become of those that somebody has looked at. Marks are behind the letters: all are
+    read before."""
+    found = {}
+    for event in read(topic, talk.access(args)):
+        if mark := (facts := told(event)).get(MARK):
+            found[event.token, event.slice, facts.get(OFFSET, "")] = mark
+    return found
 
 
 def told(event: "barco.Event") -> dict[str, str]:

@@ -134,7 +134,8 @@ def _dead(topic: str) -> Sight:
     return Sight(
         "A dead letter",
         "What was given as often as the queue allows is set aside in a topic of its own, with the "
-        "reason. `barco dead resend` sends it again when the fault is mended.",
+        "reason. `barco dead resend` sends it again when the fault is mended, `barco dead drop` "
+        "gives it up; so does the console.",
         (f"barco dead list {topic}", f"barco dead show {topic}"),
         console=f"topic/{topic}.dead",
     )
