@@ -23,9 +23,9 @@ LOOKS_MAX = 16_000_000
 TOLD_LOOKS_MAX = 20_000
 """Where a reason is made of all that is wrong with each choice: 40 us for each of them."""
 
-AVRO_PARTS_MAX, AVRO_SCHEMA_PARTS_MAX = 2_000_000, 10_000
-"""Of one value of Avro, of 0.3 us and some 100 bytes each; and without arrays and maps, which is
-what no byte of a value need be spent for."""
+AVRO_PARTS_MAX, AVRO_FEW_PARTS, AVRO_SCHEMA_PARTS_MAX = 2_000_000, 700_000, 10_000
+"""Of one value of Avro, of 0.4 us and some 100 bytes each; where they are more than two a byte; and
+without arrays and maps, which is what no byte of a value need be spent for."""
 
 AVRO_NESTED_MAX = 200
 """Levels of a value: the decoder calls itself for each."""
@@ -118,10 +118,10 @@ def _avro_judge(text: str, needed: kinds.Needed) -> Judge | None:
         return None
     fastavro = import_module("fastavro")
     parsed = fastavro.parse_schema(schema)
-    bytes_max = (AVRO_PARTS_MAX - sizes.parts) / sizes.parts_a_byte if sizes.parts_a_byte else None
 
     def look(value: bytes) -> Flaw | None:
-        if bytes_max is not None and len(value) > bytes_max:
+        most = min(AVRO_PARTS_MAX, max(AVRO_FEW_PARTS, 2 * len(value)))
+        if sizes.parts + sizes.parts_a_byte * len(value) > most:
             return Flaw("This may have more parts than can be looked at with this schema.")
         stream = io.BytesIO(value)
         try:

@@ -218,7 +218,7 @@ def test_avro_is_not_nested_beyond_the_decoders_stack() -> None:
 def test_a_byte_of_an_array_is_not_thousands_of_parts() -> None:
     """Each item is a byte, and a thousand nulls: what may be more than can be looked at is none."""
     wide = judge(array(record("boolean", *["null"] * 1000)), words.AVRO)
-    few = judging.AVRO_PARTS_MAX // 1002 - 10
+    few = judging.AVRO_FEW_PARTS // 1002 - 10
     item = dict.fromkeys([f"f{at}" for at in range(1001)]) | {"f0": True}
     value = avro(array(record("boolean", *["null"] * 1000)), [item] * 3)
     assert wide.look(value) is None
@@ -232,6 +232,10 @@ def test_large_avro_that_is_ordinary_is_looked_at() -> None:
     schema = array(record("double", ["null", "string"], name="Row"))
     value = avro(schema, [{"f0": 1.5, "f1": None}] * 110_000)
     assert len(value) > 900_000 and judge(schema, words.AVRO).look(value) is None
+    dense = judge(array(record("int", "string", ["null", "int"], name="Row")), words.AVRO)
+    for size, more in ((1_000_000, False), (1_300_000, True)):  # 5 parts in 3 bytes at least.
+        found = dense.look(b"\x01" * size)
+        assert found is not None and ("more parts" in found.reason) == more
 
 
 def test_of_protobuf_and_of_references_in_avro_only_the_id_counts() -> None:
