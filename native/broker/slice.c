@@ -24,10 +24,10 @@ uint16_t slice_takes(const struct reactor *reactor, const struct produce *produc
 {
     if (!reactor->log->open || reactor->draining || reactor->io_failed)
         return PROBLEM_NOT_READY;
+    if (reactor->disk_full) /* its own as well: whoever waits for that would for ever */
+        return PROBLEM_DISK_FULL;
     if (waiter->kind == WAITER_APPEND) /* the broker's own */
         return PROBLEM_NONE;
-    if (reactor->disk_full)
-        return PROBLEM_DISK_FULL;
     const struct topic *topic = shard_topic_meant(reactor->shard, produce->topic);
     if (!reactor->options.auto_create && (topic == NULL || !topic->declared))
         return PROBLEM_UNKNOWN_TOPIC;

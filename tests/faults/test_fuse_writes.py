@@ -76,6 +76,10 @@ def test_no_room_for_a_leaders_segments(scene: RingScene, disks: list[FuseDisk])
         assert produce(scene, OTHER).status == 200, "it is the disk of another broker"
         assert call(scene.ring.nodes[AT].port, "GET", "/status").status == 200
         assert log_says(scene, AT, "no space is left")
+        # What the broker writes itself is refused as well: nobody waits for an answer for ever.
+        kind, level = {"Content-Type": "application/json"}, b'{"compatibility": "FULL"}'
+        told = call(scene.ring.nodes[AT].port, "PUT", "/registry/config", level, kind, 30)
+        assert told.status == 503, told
         disks[AT].clear()
         await_that("it does not go on", lambda: produce(scene, AT).status == 200)
 

@@ -9,7 +9,8 @@ from msgspec import Struct, field
 
 from barco.model.queues import QUEUE_VALUE_BYTES_MAX, QueueSettings
 from barco.workers.groups.cursor import QUEUE
-from barco.workers.queues.window import Window, WindowValue, value_of
+from barco.workers.queues.kept import WindowValue, value_of
+from barco.workers.queues.window import Window
 from barco.workers.shard import internal
 
 _KINDS = {"group": str, "topic": str, "slice": int, "offset": int, "ts": int, "by": str}

@@ -10,26 +10,22 @@ Times are milliseconds of a clock that whoever drives the machine reads.
 
 import heapq
 import re
-import struct
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from barco.model.queues import LEASE_MS_MAX, RUNS_MAX, WINDOW_MAX, QueueSettings
+from barco.workers.queues.kept import COUNT, COUNTS_KEPT, WindowValue
 from barco.workers.queues.keys import KeyOrder
 
 AHEAD = 1_024
 """How far `reserved` is written ahead of what was handed out: that many events cost one append."""
 
-COUNTS_KEPT = 160
-"""Of events that were given back; more are kept in memory alone, and a next leader begins anew."""
-
 FREE, DONE, TAKEN, DELAYED, DOUBTFUL, DYING, BEHIND = range(7)
 """Marks. DOUBTFUL: may be with who got it from the leader before. BEHIND: its key is in use."""
 
 _FREE = re.compile(b"\x00+")
-_COUNT = struct.Struct("<HHI")
 _UNDONE = bytes.maketrans(bytes(range(7)), b"0100000")
 
 
@@ -49,40 +45,6 @@ class _Lease(Struct, eq=False):
     count: int
     left: int
     """How many of its events are still with who got them."""
-
-
-class WindowValue(Struct):
-    """What of a window survives."""
-
-    base: int
-    reserved: int
-    done: bytes
-    """A bit for each event from base on."""
-    counts: bytes
-    held: int = 0
-    """How much longer leases may last that were given while they lasted longer than now."""
-
-    def told(self) -> dict[str, Any]:
-        """Plain values, for a value of the log."""
-        told = {"reserved": self.reserved, "done": self.done, "counts": self.counts}
-        return told | ({"held": self.held} if self.held else {})
-
-
-def value_of(base: int, given: Mapping[str, Any]) -> WindowValue:
-    """The opposite of `told`; ValueError: what was given is none."""
-    reserved, done, counts = given["reserved"], given["done"], given["counts"]
-    held = given.get("held", 0)
-    if type(held) is not int or not 0 <= held <= LEASE_MS_MAX:
-        raise ValueError("no lease of a queue lasts so long")
-    if type(reserved) is not int or not 0 <= base <= reserved < 2**63:
-        raise ValueError("no window of a queue")
-    if type(done) is not bytes or len(done) > WINDOW_MAX // 8:
-        raise ValueError("no acknowledgements of a queue")
-    if type(counts) is not bytes or len(counts) > COUNTS_KEPT * _COUNT.size:
-        raise ValueError("no counts of a queue")
-    if len(counts) % _COUNT.size:
-        raise ValueError("counts of a queue are cut off")
-    return WindowValue(base, reserved, done, counts, held)
 
 
 class Window:
@@ -106,6 +68,8 @@ class Window:
         """Leases of other settings, and of leaders before, are over by then."""
         self._keys = KeyOrder() if settings.ordered else None
         self._scanned = base
+        self._given_before = base
+        """What is below may have been given by a leader before, however it is marked."""
 
     @classmethod
     def restored(
@@ -124,8 +88,9 @@ class Window:
         table = str.maketrans("01", chr(DOUBTFUL) + chr(DONE))
         window._marks = bytearray(bits.translate(table).encode("latin-1"))
         window.reserved = max(kept.reserved, kept.base + length)
+        window._given_before = kept.base + length
         window._held_until = now + max(settings.lease_ms, kept.held - passed)
-        for delta, count, rest in _COUNT.iter_unpack(kept.counts):
+        for delta, count, rest in COUNT.iter_unpack(kept.counts):
             at = kept.base + delta
             if delta < length and window._marks[delta] == DOUBTFUL:
                 window._counts[at] = count
@@ -299,7 +264,7 @@ class Window:
 
     def skipped(self, offset: int) -> None:
         """Retention has removed what is before: there is nothing of it to be given."""
-        self.acknowledge(self.base, min(offset, self.base + WINDOW_MAX))
+        self._end(self.base, min(offset, self.base + WINDOW_MAX, self.next))
         if offset > self.next and not self._marks:
             self.base = self._scanned = offset
             self.reserved = max(self.reserved, offset)
@@ -318,8 +283,24 @@ class Window:
 
     def acknowledge(self, start: int, end: int) -> bool:
         """Done with; whether that is news. Also of a lease that is over, and of a leader before:
-        whoever has it now finds it done."""
+        whoever has it now finds it done. What nobody was ever given is not done by that: where keys
+        are in order much is looked at that waits behind others."""
         start, end = max(start, self.base), min(end, self.next)
+        if self._keys is None:
+            return self._end(start, end)
+        never = [at for at in range(start, end) if self._was_never_given(at)]
+        news = False
+        for at in (*never, end):
+            news |= self._end(max(start, self.base), at)
+            start = at + 1
+        return news
+
+    def _was_never_given(self, at: int) -> bool:
+        waits = self._marks[at - self.base] in (FREE, BEHIND)
+        return waits and at >= self._given_before and at not in self._counts
+
+    def _end(self, start: int, end: int) -> bool:
+        """As `acknowledge`, of what is known."""
         if start >= end:
             return False
         marks = self._marks[start - self.base : end - self.base]
@@ -482,7 +463,7 @@ class Window:
             done = int(digits, 2).to_bytes((len(digits) + 7) // 8, "little")
         left = [(-count, at) for at, count in self._counts.items() if at not in extra]
         counts = b"".join(
-            _COUNT.pack(at - self.base, min(-count, 65_535), max(0, self._again.get(at, now) - now))
+            COUNT.pack(at - self.base, min(-count, 65_535), max(0, self._again.get(at, now) - now))
             for count, at in sorted(sorted(left)[:COUNTS_KEPT], key=lambda each: each[1])
         )
         reserved = max(self.reserved, min(self.next, self.base + WINDOW_MAX) + AHEAD)

@@ -100,7 +100,7 @@ class _Parts:
         found = self._known.get(id(schema)) if isinstance(schema, dict) else None
         if found is None:
             found = len(self.all)
-            part = _Part(_own(schema))
+            part = _Part(own_looks(schema))
             self.all.append(part)
             if isinstance(schema, dict):
                 self._known[id(schema)] = found
@@ -178,7 +178,8 @@ def has_bases(schema: Any) -> bool:
     return False
 
 
-def _own(schema: Any) -> int:
+def own_looks(schema: Any) -> int:
+    """At a part of a value, for what a schema says itself."""
     if not isinstance(schema, dict):
         return 1
     options = schema.get("enum", ())

@@ -11,7 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from barco.workers.schemas import json_kind, words
+from barco.errors import UnprocessableError
+from barco.workers.schemas import breadth, json_kind, words
 
 _SAYS_NOTHING = frozenset(
     ("$schema", "$id", "id", "$comment", "$defs", "definitions", "$anchor", "title", "description")
@@ -28,6 +29,11 @@ _LOOKED_AT = frozenset(
     (*_LEAST, *_MOST, *_SAME, "type", "enum", "const", "properties", "required", "items", "$ref")
     + ("additionalProperties", "anyOf", "oneOf", "allOf")
 )
+_BESIDE, _LOOKS, _COMPILED = 16, 250, 10
+"""What costs as much as a pair of types: so many parts of a schema that are passed over or compared
+as they stand, and looks of a validator (`breadth`); and how many pairs it costs to make a part of a
+schema a part of a validator."""
+
 _TYPES = ("null", "boolean", "object", "array", "number", "string")
 
 
@@ -50,20 +56,31 @@ class _Comparison:
     def __init__(self, reader: Root, writer: Root) -> None:
         self._roots = reader, writer
         self._left = words.COMPARED_MAX
+        self._whole: Any = None
+        """A validator of all of the reader's schema, once that was asked for."""
         self._open: set[tuple[int, int]] = set()
         """Pairs that are being looked at: a schema may have itself in it."""
 
-    def found(self, new: Any, old: Any, at: str) -> list[str]:
-        """As `refused`, of parts."""
-        self._left -= 1
+    def _pay(self, steps: int) -> None:
+        self._left -= steps
         if self._left < 0:
             raise words.invalid("The schemas are too large to be compared")
+
+    def _differ(self, new: Any, old: Any) -> bool:
+        """As they stand."""
+        self._pay(1 + _parts(new)[0] // _BESIDE)
+        return bool(new != old)
+
+    def found(self, new: Any, old: Any, at: str) -> list[str]:
+        """As `refused`, of parts."""
+        self._pay(1)
         new, old = _resolved(new, self._roots[0]), _resolved(old, self._roots[1])
         if new is True or old is False or new == {}:
             return []
         if new is False:
             return [f"{_at(at)}nothing is taken there any more"]
         old = {} if old is True else old
+        self._pay((_width(new) + _width(old)) // _BESIDE)
         if (id(new), id(old)) in self._open:
             return []
         pair = (id(new), id(old))
@@ -106,7 +123,7 @@ class _Comparison:
         if "enum" in new or "const" in new:
             yield f"{_at(at)}only some values are taken"
         for word in sorted(new.keys() - _LOOKED_AT - _SAYS_NOTHING):
-            if new[word] != old.get(word):
+            if self._differ(new[word], old.get(word)):
                 yield f"{_at(at)}{word} is another one, and cannot be compared"
         gone = sorted(_types(old) - _types(new))
         if gone:
@@ -125,7 +142,7 @@ class _Comparison:
         if "array" in _types(old) and "items" in new:
             one, other = new["items"], old.get("items", True)
             if isinstance(one, list) or isinstance(other, list):
-                if one != other:
+                if self._differ(one, other):
                     yield f"{_at(at)}items is another list, and cannot be compared"
             else:
                 yield from self.found(one, other, f"{at}/items")
@@ -144,14 +161,13 @@ class _Comparison:
     def _spend(self, schema: Any, times: int, within: frozenset[int] = frozenset()) -> None:
         """What a validator walks through for one value at most, so often: what is referred to
         twice counts twice, and that again."""
-        self._left -= max(1, times)
-        if self._left < 0:
-            raise words.invalid("The schemas are too large to be compared")
+        self._pay(max(1, times))
         if isinstance(schema, list):
             for each in schema:
                 self._spend(each, times, within)
         if not isinstance(schema, dict):
             return
+        self._pay(times * breadth.own_looks(schema) // _LOOKS)
         if "$ref" in schema:
             meant = _resolved({"$ref": schema["$ref"]}, self._roots[0])
             if id(meant) not in within:  # Else it goes with the value, which ends.
@@ -164,20 +180,49 @@ class _Comparison:
         """The writer's values are few: each is looked at."""
         values = old["enum"] if "enum" in old else [old["const"]]
         self._spend(new, len(values))
-        part = new
-        if isinstance(root := self._roots[0].schema, dict) and new is not root:
-            part = {
-                **new,
-                **{word: root[word] for word in _DEFINES if word in root},
-            }
         try:
-            takes = json_kind.validator(part, self._roots[0].needed)
+            takes = self._validator(new)
+        except UnprocessableError:
+            raise
         except Exception as error:  # noqa: BLE001 - what the library says of half a schema.
             yield f"{_at(at)}it cannot be compared: {str(error)[:100]}"
             return
         for each in values:
             if not takes.is_valid(each):
                 yield f"{_at(at)}{str(each)[:60]!r} is not taken"
+
+    def _validator(self, new: dict[str, Any]) -> Any:
+        root, part = self._roots[0].schema, new
+        if new is root and self._whole is not None:
+            return self._whole
+        count, refers = _parts(new)
+        if refers and isinstance(root, dict) and new is not root:
+            part = {**new, **{word: root[word] for word in _DEFINES if word in root}}
+            count = _parts(part)[0]
+        self._pay(_COMPILED * count)
+        found = json_kind.validator(part, self._roots[0].needed)
+        if new is root:
+            self._whole = found
+        return found
+
+
+def _width(schema: Mapping[str, Any]) -> int:
+    """How many keywords it has, and what they have, without what is below."""
+    return len(schema) + sum(len(each) for each in schema.values() if isinstance(each, list | dict))
+
+
+def _parts(value: Any) -> tuple[int, bool]:
+    """How many parts a schema or a keyword has, and whether something in it refers elsewhere."""
+    count, refers, left = 0, False, [value]
+    while left:
+        each = left.pop()
+        count += 1
+        if isinstance(each, dict):
+            refers = refers or "$ref" in each
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+    return count, refers
 
 
 def _choice(schema: Mapping[str, Any], beside: bool = False) -> str | None:

@@ -2,7 +2,7 @@
 any bytes in bounded time and memory.
 
 JSON is validated, unless its schema may have one part of a value looked at endlessly often. Avro is
-decoded, unless its schema says that few bytes may be endlessly many items, or refers to itself: the
+decoded, unless its schema says that few bytes may be endlessly many parts, or refers to itself: the
 decoder calls itself for each level, without a bound. Of Protobuf, and of what is said there, only
 the schema's id counts.
 """
@@ -22,6 +22,13 @@ LOOKS_MAX = 16_000_000
 
 TOLD_LOOKS_MAX = 20_000
 """Where a reason is made of all that is wrong with each choice: 40 us for each of them."""
+
+AVRO_PARTS_MAX, AVRO_FEW_PARTS, AVRO_SCHEMA_PARTS_MAX = 2_000_000, 700_000, 10_000
+"""Of one value of Avro, of 0.4 us and some 100 bytes each; where they are more than two a byte; and
+without arrays and maps, which is what no byte of a value need be spent for."""
+
+AVRO_NESTED_MAX = 200
+"""Levels of a value: the decoder calls itself for each."""
 
 REASON_CHARS_MAX, POINTER_CHARS_MAX = 300, 512
 
@@ -107,12 +114,15 @@ def _pointer(path: list[str | int]) -> str:
 
 def _avro_judge(text: str, needed: kinds.Needed) -> Judge | None:
     schema = _plain(kinds.avro(text, needed))
-    if needed or not _is_bounded(schema):
+    if needed or (sizes := avro_sizes(schema)) is None:
         return None
     fastavro = import_module("fastavro")
     parsed = fastavro.parse_schema(schema)
 
     def look(value: bytes) -> Flaw | None:
+        most = min(AVRO_PARTS_MAX, max(AVRO_FEW_PARTS, 2 * len(value)))
+        if sizes.parts + sizes.parts_a_byte * len(value) > most:
+            return Flaw("This may have more parts than can be looked at with this schema.")
         stream = io.BytesIO(value)
         try:
             fastavro.schemaless_reader(stream, parsed, None)
@@ -137,30 +147,78 @@ def _plain(schema: Any) -> Any:
     return {name: _plain(each) for name, each in schema.items() if name not in _DROPPED}
 
 
-def _is_bounded(schema: Any, names: tuple[str, ...] = ()) -> bool:
-    """Whether a value has no more parts than bytes, and is not nested deeper than its schema."""
-    if isinstance(schema, list):
-        return all(_is_bounded(each, names) for each in schema)
-    if not isinstance(schema, dict):
-        return schema not in names
-    if name := schema.get("name"):
-        names = (*names, name)
-    if schema["type"] == "array" and not _takes_bytes(schema["items"]):
-        return False
-    inner = None if isinstance(schema["type"], str) else schema["type"]
-    parts = [inner, schema.get("items"), schema.get("values")]
-    parts += [each["type"] for each in schema.get("fields", ())]
-    return all(_is_bounded(each, names) for each in parts if each is not None)
+class AvroSizes(NamedTuple):
+    """Of a value, without the items of its arrays and maps."""
+
+    parts: int
+    """At most: a null that takes no byte is one, too."""
+    bytes: int
+    """At least."""
+    depth: int
+    parts_a_byte: float = 0.0
+    """At most, of the items in it and in these; 0: it has none."""
 
 
-def _takes_bytes(schema: Any) -> bool:
-    """Whether every value of it takes a byte at least."""
+_PRIMITIVE = {
+    **dict.fromkeys(("boolean", "int", "long", "bytes", "string"), AvroSizes(1, 1, 1)),
+    "null": AvroSizes(1, 0, 1),
+    "float": AvroSizes(1, 4, 1),
+    "double": AvroSizes(1, 8, 1),
+}
+
+
+def avro_sizes(schema: Any) -> AvroSizes | None:
+    """Of a schema as fastavro has parsed it. None: it refers to itself, or no number of bytes says
+    how many parts a value has."""
+    try:
+        return _sizes(schema, {})
+    except (_EndlessError, RecursionError, LookupError, TypeError, ValueError):
+        return None
+
+
+class _EndlessError(Exception):
+    """There is no bound."""
+
+
+def _sizes(schema: Any, named: dict[str, AvroSizes | None]) -> AvroSizes:
+    """`named`: types by name, each looked at once; None while it is: what leads there is endless.
+    A type that others have twice each, in turn, has as many parts as there are paths to it."""
     if isinstance(schema, str):
-        return schema in ("boolean", "int", "long", "float", "double", "bytes", "string")
-    if isinstance(schema, list) or schema["type"] in ("array", "map", "enum"):
-        return True
-    if schema["type"] == "fixed":
-        return bool(schema["size"] > 0)
-    if schema["type"] in ("record", "error"):
-        return any(_takes_bytes(each["type"]) for each in schema["fields"])
-    return _takes_bytes(schema["type"])
+        found = named.get(schema, _PRIMITIVE.get(schema))
+    elif isinstance(schema, list):
+        branches = [_sizes(each, named) for each in schema]
+        found = _together(branches, max(each.parts for each in branches))
+        found = found._replace(bytes=1 + min(each.bytes for each in branches))
+    elif isinstance(kind := schema["type"], str) and kind in ("record", "error"):
+        named[schema["name"]] = None
+        fields = [_sizes(each["type"], named) for each in schema["fields"]]
+        found = named[schema["name"]] = _together(fields, sum(each.parts for each in fields))
+    elif isinstance(kind, str) and kind in ("enum", "fixed"):
+        size = 1 if kind == "enum" else max(0, int(schema["size"]))
+        found = named[schema["name"]] = AvroSizes(1, size, 1)
+    elif isinstance(kind, str) and kind in ("array", "map"):
+        found = _items(kind, schema, named)
+    else:
+        found = _sizes(kind, named)
+    if found is None or found.parts > AVRO_SCHEMA_PARTS_MAX or found.depth > AVRO_NESTED_MAX:
+        raise _EndlessError
+    return found
+
+
+def _together(inner: list[AvroSizes], parts: int) -> AvroSizes:
+    """What is made of these, one behind the other."""
+    return AvroSizes(
+        1 + parts,
+        sum(each.bytes for each in inner),
+        1 + max((each.depth for each in inner), default=0),
+        max((each.parts_a_byte for each in inner), default=0.0),
+    )
+
+
+def _items(kind: str, schema: Any, named: dict[str, AvroSizes | None]) -> AvroSizes:
+    """Of an array, or a map, whose keys take a byte."""
+    each, key = _sizes(schema["items" if kind == "array" else "values"], named), int(kind == "map")
+    if each.bytes + key == 0:
+        raise _EndlessError
+    parts_a_byte = (each.parts + key) / (each.bytes + key)
+    return AvroSizes(1, 1, 1 + each.depth, max(each.parts_a_byte, parts_a_byte))

@@ -226,6 +226,12 @@ async def test_other_kinds(r: Registry) -> None:
         ({"schema": base64.b64encode(b"\xff\xff").decode(), "schemaType": "PROTOBUF"}, 42201),
         ({"schema": '"' + "x" * (300 << 10) + '"'}, 413),
         ({"schema": ONE, "references": [{"name": "x"}]}, 42201),
+        ({"schema": ONE, "references": 5}, 42201),
+        ({"schema": ONE, "references": True}, 42201),
+        ({"schema": ONE, "references": [{"name": "x", "subject": "x", "version": 2**80}]}, 42201),
+        # Half of a surrogate pair is no text: nobody could store it.
+        ({"schema": '{"type": "string", "doc": "\ud800"}'}, 400),
+        ({"schema": "\ud800", "schemaType": "PROTOBUF"}, 400),
         ([], 400),
     ],
 )
@@ -236,6 +242,13 @@ def test_what_is_no_schema(body: Any, code: int) -> None:
         assert await r.told("GET", "/subjects") == []
 
     asyncio.run(main())
+
+
+@run
+async def test_what_is_no_version(r: Registry) -> None:
+    await r.told("POST", "/subjects/t-value/versions", {"schema": ONE})
+    for given in ("0", "1e3", "2147483648", "9" * 30, "0" * 12 + "1" * 5_000, "%D9%A3"):
+        await r.refused(42202, "GET", f"/subjects/t-value/versions/{given}")
 
 
 @run

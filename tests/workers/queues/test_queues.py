@@ -211,3 +211,19 @@ async def test_lag() -> None:
     broker.reactors[0].starts["t", 3] = 2
     most = await service.operation("lags", {"most": 1})
     assert most == [[1, "q", "t", 3]], "what retention has removed is waited for by nobody"
+
+
+@run
+async def test_where_dead_letters_go_is_answered() -> None:
+    broker = await made()
+
+    async def put(*topics: str, **more: Any) -> Any:
+        query = {"type": "queue", "topic": [*topics]} | more
+        answer = await broker.request("PUT", "/v1/groups/dq", query)
+        assert answer.status == 200, answer
+        return answer.json["dead"]
+
+    assert await put("a") is None
+    assert await put("a", maxDeliveries=1) == "a.dead"
+    assert await put("a", "b", maxDeliveries=1, dead="grave") == "grave"
+    assert await put("a", "b", maxDeliveries=1) is None, "each has its own"

@@ -6,7 +6,8 @@ import pytest
 from queue_table import Model
 
 from barco.model.queues import LEASE_MS_MAX, RUNS_MAX, WINDOW_MAX, QueueSettings
-from barco.workers.queues.window import COUNTS_KEPT, Given, Window, WindowValue, value_of
+from barco.workers.queues.kept import COUNTS_KEPT, WindowValue, value_of
+from barco.workers.queues.window import Given, Window
 
 FOREVER = 2**40
 DEFAULT = QueueSettings()
@@ -257,6 +258,27 @@ def test_late() -> None:
     assert window.extend(run, 99) == [Given(0, 2, 1)]
     assert window.acknowledge(0, 2) and not window.acknowledge(0, 2)
     assert window.give_back(again, 10, reason="r", known=True) == [again], "done by another"
+
+
+def test_what_was_never_given_can_not_be_done() -> None:
+    """In order of keys all that waits behind the first of its key was looked at: whoever names it
+    anyway, or neighbours of what is theirs, ends nobody else's work."""
+    window = Window(QueueSettings(ordered=True), 0)
+    window.reserved = 100
+    window.scanned(0, [7, 7, 8, 7, None])
+    assert window.take(1, 50, 5) == [Given(0, 1, 1)]
+    assert not window.acknowledge(1, 5) and window.done == 0
+    assert window.acknowledge(0, 5) and (window.base, window.done) == (1, 0)
+    given = window.take(9, 50, 5)
+    assert events(given) == [1, 2, 4]
+    assert window.give_back(given[0], 50, reason="r", known=True) == []
+    for run in given:  # Late, or not: it was given.
+        assert window.acknowledge(run.start, run.end)
+    assert events(window.take(9, 50, 5)) == [3]
+    # What a leader before has given nobody knows: whoever says that it is done is believed.
+    later = Window.restored(window.settings, window.kept(0), 5, 0, 0)
+    later.due(10**9)
+    assert later.acknowledge(3, 4)
 
 
 def test_the_value_is_bounded() -> None:

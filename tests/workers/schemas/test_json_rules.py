@@ -124,3 +124,50 @@ def test_patterns_are_few_and_small() -> None:
     assert validator(open_(**many), {}).is_valid({"a0": "x0"})
     with pytest.raises(ValueError):
         validator({"type": "string", "pattern": r"\p{L}{90}"}, {})
+
+
+NOTHINGS = {f"x{at}": 0 for at in range(3_000)}
+NAMES = [f"x{at}" for at in range(3_000)]
+OFTEN = {"anyOf": [{"$ref": "#/$defs/d"}] * 100}
+MANY = {f"d{at}": TEXT for at in range(2_000)}
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        # Each of the values is compared with each.
+        (
+            {"enum": [{"a": at} for at in range(4_001)]},
+            {"enum": [{"a": at} for at in range(4_000)]},
+        ),
+        # A pair of types may say much, again and again: words that nobody knows, names, values.
+        (OFTEN | {"$defs": {"d": NOTHINGS}}, OFTEN | {"$defs": {"d": NOTHINGS | {"x0": 1}}}),
+        (
+            OFTEN | {"$defs": {"d": {"type": "object", "required": NAMES}}},
+            OFTEN | {"$defs": {"d": {"type": "object", "required": NAMES[1:]}}},
+        ),
+        (
+            OFTEN | {"$defs": {"d": {"patternProperties": NOTHINGS}}},
+            OFTEN | {"$defs": {"d": {"patternProperties": NOTHINGS | {"x2999": 1}}}},
+        ),
+        # A validator is made for each value, of all definitions.
+        (
+            {"$defs": MANY, "properties": {"a": {"anyOf": [{"$ref": "#/$defs/d1"}, INTEGER]}}},
+            {"properties": {"a": {"anyOf": [{"const": at} for at in range(100)]}}},
+        ),
+    ],
+)
+def test_what_takes_long_is_too_large_to_be_compared(new: Any, old: Any) -> None:
+    with pytest.raises(UnprocessableError, match="too large"):
+        found(new, old)
+
+
+def test_ordinary_ones_are_compared_though_they_are_large() -> None:
+    codes = [f"code-{at}" for at in range(5_000)]
+    assert not found({"enum": [*codes, "more"]}, {"enum": codes})
+    enums = {f"d{at}": {"enum": ["a", "b", "c"]} for at in range(200)}
+    wide = {name: {"$ref": f"#/$defs/{name}"} for name in enums}
+    narrow = {name: {"enum": ["a", "b"]} for name in enums}
+    assert not found(open_(**wide) | {"$defs": enums}, open_(**narrow))
+    consts = {"anyOf": [{"const": at} for at in range(100)]}
+    assert not found({"$defs": MANY, "anyOf": [TEXT, {"type": "integer"}]}, consts)

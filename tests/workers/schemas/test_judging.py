@@ -189,11 +189,53 @@ def record(*types: Any, name: str = "R") -> dict[str, Any]:
         (record(["null", array("R")]), False),
         (record({"type": "map", "values": "R"}), False),
         (record(["null", record(["null", "R"], name="S")]), False),  # And not by the nearest.
+        (record(record("int", name="S"), "S"), True),  # What it has twice is not itself.
+        (record({"type": "fixed", "name": "F", "size": 2**80}), True),
         ("string", True),
     ],
 )
 def test_of_which_avro_few_bytes_are_few_parts(schema: Any, bounded: bool) -> None:
     assert (judging.judge_of(words.AVRO, json.dumps(schema), []) is not None) == bounded
+
+
+def test_no_byte_is_endlessly_many_parts() -> None:
+    """Each record has the one before twice: 2**40 nulls, in a value of no byte."""
+    twice = [record("null", name="R0")]
+    twice += [record(f"R{at - 1}", f"R{at - 1}", name=f"R{at}") for at in range(1, 41)]
+    assert judging.judge_of(words.AVRO, json.dumps(record(*twice, name="T")), []) is None
+    few = judge(record(*twice[:4], name="T"), words.AVRO)
+    assert few.look(b"") is None and few.look(b"x") is not None
+
+
+def test_avro_is_not_nested_beyond_the_decoders_stack() -> None:
+    for levels, there in ((20, True), (judging.AVRO_NESTED_MAX, False)):
+        chain = [record("int", name="R0")]
+        chain += [record(f"R{at - 1}", name=f"R{at}") for at in range(1, levels)]
+        schema = json.dumps(record(["null", *chain], name="T"))
+        assert (judging.judge_of(words.AVRO, schema, []) is not None) == there
+
+
+def test_a_byte_of_an_array_is_not_thousands_of_parts() -> None:
+    """Each item is a byte, and a thousand nulls: what may be more than can be looked at is none."""
+    wide = judge(array(record("boolean", *["null"] * 1000)), words.AVRO)
+    few = judging.AVRO_FEW_PARTS // 1002 - 10
+    item = dict.fromkeys([f"f{at}" for at in range(1001)]) | {"f0": True}
+    value = avro(array(record("boolean", *["null"] * 1000)), [item] * 3)
+    assert wide.look(value) is None
+    found = wide.look(bytes(few + 20))
+    assert found is not None and "more parts" in found.reason
+    found = wide.look(bytes(few))  # The block's end, and more behind it.
+    assert found is not None and "left" in found.reason
+
+
+def test_large_avro_that_is_ordinary_is_looked_at() -> None:
+    schema = array(record("double", ["null", "string"], name="Row"))
+    value = avro(schema, [{"f0": 1.5, "f1": None}] * 110_000)
+    assert len(value) > 900_000 and judge(schema, words.AVRO).look(value) is None
+    dense = judge(array(record("int", "string", ["null", "int"], name="Row")), words.AVRO)
+    for size, more in ((1_000_000, False), (1_300_000, True)):  # 5 parts in 3 bytes at least.
+        found = dense.look(b"\x01" * size)
+        assert found is not None and ("more parts" in found.reason) == more
 
 
 def test_of_protobuf_and_of_references_in_avro_only_the_id_counts() -> None:

@@ -243,15 +243,18 @@ class Request(Struct):
             return None
         if given is not None and media_type(given) != JSON:
             raise UnsupportedMediaType(f"The body is to be {JSON}.")
-        try:
-            value = _JSON_DECODER.decode(self.body.decode())
-            if (
-                b"\\u" in self.body
-            ):  # Half of a surrogate pair is no text: nothing could pass it on.
-                json.dumps(value, ensure_ascii=False).encode()
-            return value
-        except (ValueError, RecursionError):
-            raise RequestError("The body is not JSON.") from None
+        return read_json(self.body)
+
+
+def read_json(body: bytes) -> Any:
+    """What a body says; RequestError: it is no JSON, or has text that nothing could pass on."""
+    try:
+        value = _JSON_DECODER.decode(body.decode())
+        if b"\\u" in body:  # Half of a surrogate pair is no text.
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except (ValueError, RecursionError):
+        raise RequestError("The body is not JSON.") from None
 
 
 def _refuse_constant(name: str) -> Any:

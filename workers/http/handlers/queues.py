@@ -106,19 +106,21 @@ class QueueRoutes:
         missing = [topic for topic in topics if not await exists(topic, patient=True)]
         if missing and not self._context.options.auto_create:
             raise TopicNotFoundError(f"There is no topic {missing[0]}.")
-        packed = {}
+        packed, graves = {}, {""}
         for topic in topics:
             own = settings
             if settings.deliveries:
                 dead = await self._topics.graveyard(request.user, topic, request.value("dead"))
                 own = replace(settings, dead=dead)
+                graves.add(dead)
             packed[topic] = own.packed()
         args: dict[str, Any] = {"group": group, "topics": packed, "start": start}
         # All leaders have room for it, or none of them begins.
         await self._context.change_all("queue_set", {**args, "look": True})
         args |= await self._context.begin_group(request, "queue_set", args)
         await self._context.change_all("queue_set", args)
-        response = json_response({"group": group, "topics": topics, **settings.told()})
+        told = replace(settings, dead=max(graves) if len(graves) == 2 else "").told()
+        response = json_response({"group": group, "topics": topics, **told})
         return replace(response, headers=(*response.headers, *missing_told(missing)))
 
     # --- Handing out ----------------------------------------------------------------------------

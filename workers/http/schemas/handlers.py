@@ -23,6 +23,7 @@ from barco.workers.http.base.messages import (
     media_type,
     parse_number,
     problem_response,
+    read_json,
 )
 from barco.workers.http.base.needs import allow
 from barco.workers.schemas import words
@@ -31,6 +32,9 @@ REGISTRY_JSON = "application/vnd.schemaregistry.v1+json"
 TAKEN = (REGISTRY_JSON, "application/vnd.schemaregistry+json", "application/json")
 READS = (CONSUME, PRODUCE, ADMIN)
 """Whoever has to do with a topic may read what its events look like."""
+
+VERSION_DIGITS_MAX = 10
+"""As many as 2^31 - 1 has."""
 
 _CODES = {503: 50003, 504: 50002, 500: 50001, 507: 50001}
 _GIVEN = {"schema", "schemaType", "references", "id", "version"}
@@ -331,7 +335,8 @@ def _number(request: Request) -> int:
     given = request.variables["version"]
     if given in ("latest", "-1"):
         return words.LATEST
-    if not given.isascii() or not given.isdecimal() or not 1 <= int(given[:12]) < 2**31:
+    is_number = given.isascii() and given.isdecimal() and len(given) <= VERSION_DIGITS_MAX
+    if not is_number or not 1 <= int(given) < 2**31:
         raise words.wrong(
             words.INVALID_VERSION,
             f"The specified version {given[:32]!r} is not a valid version id. Allowed values are"
@@ -344,10 +349,7 @@ def _body(request: Request) -> dict[str, Any]:
     kind = request.header("content-type")
     if kind is None or media_type(kind) not in TAKEN:
         raise UnsupportedMediaTypeError(f"The body is to be {REGISTRY_JSON}.")
-    try:
-        given = json.loads(request.body.decode())
-    except (ValueError, RecursionError):
-        raise RequestError("The body is not JSON.") from None
+    given = read_json(request.body)
     if not isinstance(given, dict):
         raise RequestError("The body is to be a JSON object.")
     return given
@@ -370,13 +372,18 @@ def _given(request: Request) -> dict[str, Any]:
 
 def _references(request: Request, given: Mapping[str, Any]) -> list[list[Any]]:
     found = []
-    for each in given.get("references") or ():
+    references = given.get("references") or []
+    if not isinstance(references, list):
+        raise words.invalid("references is a list, of what has a name, a subject and a version")
+    for each in references:
         try:
             name, subject, version = each["name"], each["subject"], each["version"]
         except (LookupError, TypeError):
             raise words.invalid("A reference has a name, a subject and a version") from None
         if not isinstance(name, str) or not isinstance(subject, str) or type(version) is not int:
             raise words.invalid("A reference has a name, a subject and a version")
+        if version != words.LATEST and not 1 <= version < 2**31:
+            raise words.invalid("The version of a reference is from 1 to 2^31 - 1, or -1")
         if len(name.encode("utf-8", "replace")) > words.REFERENCE_NAME_BYTES_MAX:
             raise words.invalid("The name of a reference is too long")
         if not request.user.is_everybody:

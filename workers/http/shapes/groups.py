@@ -15,7 +15,10 @@ _SETTINGS: dict[str, Any] = {
     "ordered": {"type": "string", "enum": ["key", "no"]},
     "maxDeliveries": told("integer", "Then it is a dead letter; 0: never."),
     "retryMs": told("integer", "The pause before an event is given for the second time."),
-    "dead": {"type": ["string", "null"], "description": "The topic of dead letters."},
+    "dead": {
+        "type": ["string", "null"],
+        "description": "The topic of dead letters; null: none, or TOPIC.dead of each of several.",
+    },
 }
 _ITS = " ".join(_SETTINGS)
 

@@ -96,8 +96,11 @@ class Visitor:
 
     async def answer(self, asked: H2Request) -> H2Answer:
         """One request; they have their turns one after the other, as polls commit."""
-        parts = urlsplit(asked.target)
-        given = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        try:
+            parts = urlsplit(asked.target)
+            given = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        except ValueError:
+            return _text(400, "Invalid path")
         calls = {
             ("PUT", "/v1/consumer/register"): self._register,
             ("POST", "/v1/consumer/register"): self._register,
@@ -160,11 +163,12 @@ class Visitor:
             group = str(body.get("group") or query.get("group", ["default"])[-1])
             topics = [str(each) for each in body.get("topics") or query.get("topic", [])]
             policy = body.get("onNewGroup", query.get("onNewGroup", [0])[-1])
-        except (ValueError, TypeError):
+            start = {0: self._of.start, 1: "startFromEarliest"}.get(policy, policy)
+            "".join((consumer_id, group, *topics)).encode()  # Half a letter is no text.
+        except (ValueError, TypeError, RecursionError):
             return _text(400, "Invalid ConsumerInfo payload")
         if not consumer_id or not topics:
             return _text(400, "Consumer id and topics can not be empty")
-        start = {0: self._of.start, 1: "startFromEarliest"}.get(policy, policy)
         if start not in ("startFromLatest", "startFromEarliest"):
             return _text(400, "Invalid offset reset policy value")
         return [
