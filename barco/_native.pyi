@@ -354,6 +354,24 @@ class ShardState:
     def apply_group(self, group: Buffer, /) -> None:
         """Add a group, header and all, whose checksums are right. ValueError: its chunks are
         not of these slices."""
+    def walk(
+        self,
+        groups: Buffer,
+        cluster_uuid: bytes,
+        token: int,
+        epoch: int,
+        session: int,
+        gseq: int,
+        header_crc: int,
+        tail: int,
+        /,
+    ) -> tuple[int, int, int]:
+        """Add the groups that these bytes begin with, up to `tail`, for as long as each is whole,
+        of that generation, and the one that follows: bytes used, number and header_crc of the last.
+
+        `gseq`, `header_crc`: of the one before; 0: the first one begins with a state. What is not
+        taken may be incomplete or damaged: `index.scan` says which. Python's lock is not held.
+        """
     def snapshot(self) -> bytes:
         """The state as bytes."""
 

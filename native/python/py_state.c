@@ -3,7 +3,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "format/group.h"
 #include "log/shard.h"
@@ -147,6 +149,79 @@ static PyObject *ShardState_apply_group(PyObject *object, PyObject *arg)
     Py_RETURN_NONE;
 }
 
+/* Where a walk along the groups of a generation has come to. */
+struct walk {
+    const uint8_t *uuid;
+    long long token;
+    unsigned long long epoch, session, gseq, tail;
+    unsigned prev_crc;
+    size_t used;
+};
+
+/* Whether it is the group that comes next: the first one begins with a state. */
+static bool comes_next(const struct walk *walk, const struct group_header *h)
+{
+    if (memcmp(h->cluster_uuid, walk->uuid, sizeof h->cluster_uuid) != 0 ||
+        h->token != walk->token || h->epoch != walk->epoch || h->session != walk->session)
+        return false;
+    if (walk->gseq == 0)
+        return (h->flags & (GROUP_GEN_START | GROUP_SNAPSHOT)) != 0;
+    return h->gseq == walk->gseq + 1 && h->prev_crc == walk->prev_crc;
+}
+
+/* Adds a group that is whole; its body is a state, or chunks. */
+static bool add(ShardStateObject *self, const struct group_header *h, const uint8_t *group)
+{
+    uint8_t *body = (uint8_t *)group + GROUP_HEADER_BYTES;
+    if (h->flags & (GROUP_GEN_START | GROUP_SNAPSHOT)) {
+        const Py_buffer state = {.buf = body, .len = (Py_ssize_t)h->body_bytes};
+        if (!fit(self, &state) || shard_restore(self->shard, body, h->body_bytes) != 0)
+            return false;
+        heard(self, shard_snapshot_time(body, h->body_bytes));
+    } else if (h->chunk_count > 0) {
+        if (shard_apply(self->shard, group, h->group_bytes, h->gseq) != 0)
+            return false;
+        heard(self, group_time(h));
+    }
+    return true;
+}
+
+/* One group more; false: it is not here, not whole, or not what follows. */
+static bool walk_on(ShardStateObject *self, struct walk *walk, const Py_buffer *bytes)
+{
+    struct group_header h;
+    const uint8_t *at = (const uint8_t *)bytes->buf + walk->used;
+    const size_t left = (size_t)bytes->len - walk->used;
+    if (left < GROUP_HEADER_BYTES || group_header_read(at, left, &h) != 0 ||
+        !comes_next(walk, &h) || h.gseq > walk->tail || h.group_bytes > left ||
+        group_body_verify(&h, at, left) != 0 || !add(self, &h, at))
+        return false;
+    walk->gseq = h.gseq;
+    walk->prev_crc = h.header_crc;
+    walk->used += h.group_bytes;
+    return true;
+}
+
+static PyObject *ShardState_walk(PyObject *object, PyObject *args)
+{
+    Py_buffer bytes, uuid;
+    struct walk walk = {0};
+    if (!PyArg_ParseTuple(args, "y*y*LKKKIK", &bytes, &uuid, &walk.token, &walk.epoch,
+                          &walk.session, &walk.gseq, &walk.prev_crc, &walk.tail))
+        return NULL;
+    walk.uuid = uuid.buf;
+    if (uuid.len == 16) {
+        Py_BEGIN_ALLOW_THREADS
+        while (walk.gseq < walk.tail && walk_on((ShardStateObject *)object, &walk, &bytes))
+            ;
+        Py_END_ALLOW_THREADS
+    }
+    assert(walk.used <= (size_t)bytes.len);
+    PyBuffer_Release(&bytes);
+    PyBuffer_Release(&uuid);
+    return Py_BuildValue("(nKI)", (Py_ssize_t)walk.used, walk.gseq, walk.prev_crc);
+}
+
 static PyObject *ShardState_snapshot(PyObject *object, PyObject *args)
 {
     ShardStateObject *self = (ShardStateObject *)object;
@@ -162,6 +237,7 @@ static PyObject *ShardState_snapshot(PyObject *object, PyObject *args)
 static PyMethodDef methods[] = {
     {"restore", ShardState_restore, METH_O, NULL},
     {"apply_group", ShardState_apply_group, METH_O, NULL},
+    {"walk", ShardState_walk, METH_VARARGS, NULL},
     {"snapshot", ShardState_snapshot, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -2,8 +2,9 @@
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from barco.model.queues import LEASE_MS_MAX, WINDOW_MAX
 
@@ -14,8 +15,7 @@ COUNT = struct.Struct("<HHI")
 """Distance from the base, how often it was given, ms until it is given again."""
 
 
-@dataclass(slots=True)
-class WindowValue:
+class WindowValue(Struct):
     """What of a window survives."""
 
     base: int

@@ -271,6 +271,7 @@ class Carrier:
 
     async def _make_state(self, effect: le.MakeState) -> None:
         generation = effect.generation
+        self._store.expect(generation.gid.epoch)
         if self.current is None:  # The state is asked for, if there is any, and of these slices.
             self._set_slices(generation)
         shares, of = self._shares(generation), self.slices_of

@@ -182,6 +182,7 @@ class ReplicaHost:
             tail_of=self.driver.tail_of,
             session_of=self.driver.session_of,
             state_bytes_max=arena_bytes(options),
+            until=self._turns.until,
         )
         service.extend(states.operations)
         if options.ring_size > 1 or not options.held.genesis:
@@ -260,6 +261,8 @@ class ReplicaHost:
             found = await one_line(self._store, genesis, end, self._me, self._bulk, found)
         self._has(range(first, first + count))
         assert first >= 0 and count >= 0
+        if not self._options.held.genesis and not self._store.epoch:
+            await self._store.first_made()
         self.recovered_groups = self._store.walked_groups
         self.recovery_seconds = time.monotonic() - began
         await self._service.staging.recover()

@@ -7,6 +7,7 @@ own range or of another's, part by part. The machine hears of neither.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -29,6 +30,14 @@ from barco.workers.storage.stores.restoring import StateAt
 ASK_AGAIN_SECONDS, ASK_AGAIN_SECONDS_MAX = 0.02, 0.25
 """After nobody had it: who has just learned of the end is about to note that all is there, and
 clients wait. Twice as long each time."""
+
+HELD_SECONDS, HELD_MAX = 0.5, 8
+"""Whoever is asked before it has learned of the end, or before all groups are here, answers as soon
+as they are, or after so long that they are not; so many such questions of one broker."""
+
+THIRD_SECONDS = 0.05
+"""Two who say the same are enough: whoever else has it is asked so much later. To make a state is
+work for the processors that clients wait for."""
 
 PATIENCE = 0.75
 """For this last part of STATE_WAIT_SECONDS the word of one is enough."""
@@ -90,11 +99,14 @@ class States:
         tail_of: Callable[[Gid], int | None],
         session_of: Callable[[Gid], int | None],
         state_bytes_max: int,
+        until: Callable[[Callable[[], bool], float], Awaitable[bool]],
     ) -> None:
         """`holders`: the other processes that may have a generation, by their numbers in the
         cluster. `tail_of`: where it ended, `session_of`: whose it was, as far as is known here.
-        `state_bytes_max`: of a state that is taken."""
-        self._token = token
+        `state_bytes_max`: of a state that is taken. `until`: waits for what the core or the replica
+        comes to, so many seconds at most (`Turns.until`)."""
+        self._token, self._until = token, until
+        self._held = Counter[int]()
         self._reactor = reactor
         self._store = store
         self._siblings, self._holders = siblings, holders
@@ -121,9 +133,16 @@ class States:
         slices = number(args, "first", 0, U32), number(args, "slices", 1, U32)
         asked = Asked(gid, number(args, "tail", 1, U63), *slices, number(args, "session", 0, U64))
         at, size = number(args, "at", 0, U32), number(args, "size", 0, STATE_PART_BYTES)
+        caller = CALLER.get()
+        if self._may_come(asked) and self._held[caller] < HELD_MAX:
+            self._held[caller] += 1
+            assert self._held[caller] <= HELD_MAX, "each takes memory"
+            try:
+                await self._until(lambda: not self._may_come(asked), HELD_SECONDS)
+            finally:
+                self._held -= Counter([caller])  # Who has none left is forgotten.
         if reason := self._refusal(asked):
             raise NotReadyError(reason)
-        caller = CALLER.get()
         async with self._turns.setdefault(caller, asyncio.Lock()):
             self._asks(caller, asked)
             if (kept := self._kept.get(asked)) is None:
@@ -145,10 +164,19 @@ class States:
         if asked.session and session is not None and asked.session != session:
             return f"{gid} is another one here"
         generation = self._store.lineage.get(gid.epoch)
-        if generation is None or generation.tail != asked.tail:
-            return f"not all groups of {gid} are here"
-        assert generation.sealed, "where it ends is noted when all of it is here"
-        return f"{gid} is too old: its groups are removed" if generation.expired else ""
+        if generation is not None and generation.expired:
+            return f"{gid} is too old: its groups are removed"
+        return "" if self._store.whole(gid.epoch, ended) else f"not all groups of {gid} are here"
+
+    def _may_come(self, asked: Asked) -> bool:
+        """Whether its end is news that may be on its way here, or the rest of its groups are."""
+        assert asked.tail > 0, "without a group there is no state of its own"
+        if asked.gid.token != self._token:
+            return False
+        ended = self._tail_of(asked.gid)
+        return ended is None or (
+            ended == asked.tail and not self._store.whole(asked.gid.epoch, ended)
+        )
 
     def _asks(self, caller: int, asked: Asked) -> None:
         """What a broker asked for before that is not kept for it any more."""
@@ -162,7 +190,7 @@ class States:
     async def _make(self, asked: Asked) -> _Kept:
         slices = range(asked.first, asked.first + asked.slices)
         try:
-            found = await self._store.state_at(asked.gid.epoch, slices)
+            found = await self._store.state_at(asked.gid.epoch, asked.tail, slices)
         except ValueError as error:
             raise NotReadyError(str(error)) from None
         sums = Sums(len(found.state), crc32c(found.state), found.header_crc)
@@ -223,7 +251,10 @@ class States:
         has not answered at all: that may take as long as it is waited for."""
         found: dict[Sums, list[int]] = {}
         holders = self._holders(asked.gid)
-        tasks = {asyncio.create_task(self._sums(each, asked)): each for each in holders}
+        tasks = {
+            asyncio.create_task(self._sums(each, asked, THIRD_SECONDS * (at > 1))): each
+            for at, each in enumerate(holders)
+        }
         silent, pauses = set(holders), dict.fromkeys(holders, ASK_AGAIN_SECONDS)
         try:
             while silent:

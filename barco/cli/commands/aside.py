@@ -1,12 +1,13 @@
 """What a broker has set aside, because two others went on without it: to be listed and exported."""
 
 import base64
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from msgspec import structs
 
 from barco.cli.shared.talk import print_json
 from barco.errors import DataDirError
@@ -22,7 +23,7 @@ FILES_MAX = 4096
 
 def wishes_for(aside: Aside, wishes: Wishes) -> Wishes:
     """Only of what is nowhere else are groups, chunks and events shown."""
-    return dataclasses.replace(wishes, beyond={e: aside.beyond(e) for e in aside.epochs})
+    return structs.replace(wishes, beyond={e: aside.beyond(e) for e in aside.epochs})
 
 
 def inspect(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,15 @@ async def _nothing(op: str, args: Mapping[str, Any]) -> Any:
     raise RequestError("nobody asks itself")
 
 
+async def soon(condition: Callable[[], bool], seconds: float) -> bool:
+    """As `Turns.until`, of a test that turns no loop of the core."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not condition():
+                await asyncio.sleep(0.001)
+    return condition()
+
+
 def states_of(follower: Follower) -> States:
     """Of B, who answers."""
     return States(
@@ -82,6 +92,7 @@ def states_of(follower: Follower) -> States:
         tail_of=follower.driver.tail_of,
         session_of=follower.driver.session_of,
         state_bytes_max=4 << 20,
+        until=soon,
     )
 
 
@@ -122,6 +133,7 @@ class Asker:
             tail_of=lambda gid: None,
             session_of=lambda gid: self.session(gid),
             state_bytes_max=4 << 20,
+            until=soon,
         )
 
     async def start(self) -> None:

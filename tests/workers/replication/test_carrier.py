@@ -55,8 +55,12 @@ class Store:
 
     def __init__(self) -> None:
         self.lineage: dict[int, Any] = {}
+        self.expected: list[int] = []
         self.segment_wanted = asyncio.Event()
         self.segment = asyncio.Event()
+
+    def expect(self, epoch: int) -> None:
+        self.expected.append(epoch)
 
     async def restore_state(self, parents: Any, slices: Any) -> None:
         await asyncio.sleep(0)

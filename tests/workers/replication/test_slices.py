@@ -132,7 +132,7 @@ def test_the_leader_of_the_first_child(tmp_path: Path) -> None:
         assert b.reactor.shard_slices() == (0, 2) and b.slices == [range(4), OWN]
         assert {index for _, index, _ in streams(b.reactor)} == {0, 1}
         # What it opens with is what others are told of these slices.
-        known = await b.store.state_at(GID.epoch, OWN)
+        known = await b.store.state_at(GID.epoch, GROUPS, OWN)
         assert rows(state_cut(first_body(b), 0, 2)) == rows(known.state)
         b.reactor.append(7, "topic-1", 1, b"key", b"of its own")
         for index in (2, 3):
@@ -185,7 +185,7 @@ def test_a_leader_that_goes_on_with_all_of_them_is_not_followed(tmp_path: Path) 
 async def beside(b: Follower, slices: range = OWN) -> Any:
     """The parent's state in these slices, from its files."""
     await b.store.seal(GID.epoch, GROUPS)
-    return await b.store.state_at(GID.epoch, slices)
+    return await b.store.state_at(GID.epoch, GROUPS, slices)
 
 
 def test_a_start_has_the_slices_of_its_log(tmp_path: Path) -> None:

@@ -113,7 +113,9 @@ def test_it_is_read_of_no_more_than_the_history(
             while follower.store.epoch == GID.epoch:
                 await asyncio.sleep(0.001)
         monkeypatch.setattr(layout, "segment_indexes", with_one_more)
-        assert (await follower.store.state_at(GID.epoch, MINE)).state == expected(groups, MINE)
+        assert (await follower.store.state_at(GID.epoch, tail, MINE)).state == expected(
+            groups, MINE
+        )
 
     asking(tmp_path, groups, test)
 

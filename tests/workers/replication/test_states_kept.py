@@ -26,9 +26,9 @@ def test_a_state_is_made_once_for_all_who_ask(tmp_path: Path, groups: Groups) ->
         made: list[range] = []
         state_at = follower.store.state_at
 
-        async def counted(epoch: int, slices: range) -> Any:
+        async def counted(epoch: int, tail: int, slices: range) -> Any:
             made.append(slices)
-            return await state_at(epoch, slices)
+            return await state_at(epoch, tail, slices)
 
         follower.store.state_at = counted  # type: ignore[method-assign]
         whole = {**ASK, "tail": tail}
@@ -58,10 +58,10 @@ def test_who_asks_for_ever_others_has_no_part_of_an_honest_one_made_again(
         states, made = states_of(follower), list[range]()
         state_at = follower.store.state_at
 
-        async def slowly(epoch: int, slices: range) -> Any:
+        async def slowly(epoch: int, tail: int, slices: range) -> Any:
             made.append(slices)
             await asyncio.sleep(0.05)
-            return await state_at(epoch, slices)
+            return await state_at(epoch, tail, slices)
 
         follower.store.state_at = slowly  # type: ignore[method-assign]
         whole = {**ASK, "tail": tail, "at": 0, "size": 10}

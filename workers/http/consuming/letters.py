@@ -6,8 +6,10 @@ headers say of which one it is. Who lists letters leaves out those that have a m
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from barco import _native
 from barco.errors import BarcoError, CursorExpiredError, RequestError, TopicNotFoundError
@@ -58,8 +60,7 @@ class Chosen(NamedTuple):
     """Slice, by its number in the ring, and offset; in their order, each once."""
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """What has become of them."""
 
     done: int = 0
@@ -75,8 +76,7 @@ class Tally:
     """What."""
 
 
-@dataclass(slots=True)
-class _Lot:
+class _Lot(Struct):
     """Letters that are done with at once."""
 
     events: list[OfBody] = field(default_factory=list)

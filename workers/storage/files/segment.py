@@ -15,6 +15,7 @@ start) or an empty segment (recovery sees zeros: the end of the log).
 
 import asyncio
 import errno
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,9 @@ class SegmentPool:
         self._spare_task: asyncio.Task[None] | None = None
         self._preparing = asyncio.Lock()
         self._started = False
+        self._ahead: Path | None = None
+        """A small file that is ready for whatever generation begins."""
+        self._expected: _Expected | None = None
         self.installing = asyncio.Lock()
 
     async def prepare(self, epoch: int, index: int, state_bytes: int = 0) -> tuple[int, int]:
@@ -83,6 +87,19 @@ class SegmentPool:
 
         Whoever holds `installing` meanwhile can be sure that no name appears.
         """
+        expected = self._expected
+        if expected is None or expected.made is None or (expected.epoch, 0) != (epoch, index):
+            return await self._make_if(epoch, index, wanted, state_bytes)
+        self._expected = None
+        made = await asyncio.shield(expected.made)
+        if made is not None and not wanted():
+            _take_back(layout.segment_path(self._shard, epoch, index), expected.made)
+            return None
+        return made
+
+    async def _make_if(
+        self, epoch: int, index: int, wanted: Callable[[], bool], state_bytes: int
+    ) -> tuple[int, int] | None:
         # One at a time: the segment of a generation may still be made when the next one begins.
         async with self._preparing:
             if index or not self._started:
@@ -112,8 +129,45 @@ class SegmentPool:
             self._spare_task = asyncio.get_running_loop().create_task(self._make_spare())
         return fd, capacity
 
+    async def make_ahead(self) -> None:
+        """Makes a small first segment before there is a generation: when one begins, clients wait
+        for it, and not for zeros. What goes wrong is told; `prepare` tries again."""
+        assert not self._started, "there is a spare from then on"
+        async with self._preparing:
+            path = self._shard / f"ahead{layout.TEMPORARY_SUFFIX}"
+            try:
+                await self._make(path, self._first_bytes, ZERO_DEPTH_AHEAD)
+                self._ahead = path
+            except BarcoError as error:
+                if self._on_error is not None:
+                    self._on_error(error)
+
+    def expect(self, epoch: int) -> None:
+        """This generation is recorded, and about to begin: its first segment is made meanwhile, for
+        `prepare_if`. It goes again when another one comes first."""
+        self._unexpect()
+        self._expected = expected = _Expected(epoch)
+        made = self._make_if(epoch, 0, lambda: expected.wanted, 0)
+        expected.made = asyncio.get_running_loop().create_task(made)
+
+    def begins(self, epoch: int) -> None:
+        """Another generation than this one is not expected any more."""
+        if self._expected is not None and self._expected.epoch != epoch:
+            self._unexpect()
+
+    def _unexpect(self) -> None:
+        expected, self._expected = self._expected, None
+        if expected is not None and expected.made is not None:
+            expected.wanted = False
+            path = layout.segment_path(self._shard, expected.epoch, 0)
+            expected.made.add_done_callback(functools.partial(_take_back, path))
+
     async def close(self) -> None:
         """Ends the background work. A finished spare stays for the next start."""
+        expected = self._expected
+        self._unexpect()
+        if expected is not None and expected.made is not None:
+            await asyncio.wait([expected.made])
         task, self._spare_task = self._spare_task, None
         if task is not None:
             task.cancel()
@@ -140,6 +194,9 @@ class SegmentPool:
         if small or not self._started:
             more = -(-2 * state_bytes // PAGE_BYTES) * PAGE_BYTES
             size = min(size, self._first_bytes + more)
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and size == self._first_bytes:
+            return ahead, size
         path = self._shard / f"first{layout.TEMPORARY_SUFFIX}"
         await self._make(path, size, ZERO_DEPTH_FIRST)
         return path, size
@@ -170,6 +227,24 @@ class SegmentPool:
         except BaseException:
             path.unlink(missing_ok=True)
             raise
+
+
+class _Expected:
+    """A generation that is about to begin."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.wanted = True
+        self.made: asyncio.Task[tuple[int, int] | None] | None = None
+        """Its first segment, as `prepare_if` has it."""
+
+
+def _take_back(path: Path, made: asyncio.Task[tuple[int, int] | None]) -> None:
+    """Nobody wants this segment any more, which has its name: nothing is in it."""
+    if made.cancelled() or made.exception() is not None or (found := made.result()) is None:
+        return
+    os.close(found[0])
+    path.unlink(missing_ok=True)
 
 
 def _check_space(directory: Path, size: int) -> None:

@@ -45,6 +45,7 @@ from barco.workers.storage.stores.restoring import (
     State,
     StateAt,
     StateSource,
+    as_ended,
     resolve,
 )
 from barco.workers.storage.stores.retention import Policy
@@ -86,6 +87,7 @@ class ReplicaStore(ShardFiles):
         self.epoch = self.walked_groups = 0
         """Of the generation that the core has, 0: none; how many groups recovery has looked at."""
         self._preparing = asyncio.Lock()
+        self.first_made, self.expect = self._pool.make_ahead, self._pool.expect
         self._before: State = (0, 0)
         self._copies: dict[int, CopiedLog] = {}
         self._cutting: set[asyncio.Task[None]] = set()
@@ -231,6 +233,7 @@ class ReplicaStore(ShardFiles):
     async def begin(self, epoch: int, session: int, *, followers: bool = True) -> None:
         """The core leaves its generation, of which nothing may be under way, and has this one."""
         assert epoch > self.epoch
+        self._pool.begins(epoch)
         async with self._pool.installing:  # No segment gets its name in the middle of this.
             if self.epoch:
                 self._leave()
@@ -334,13 +337,19 @@ class ReplicaStore(ShardFiles):
             return
         await self._restoring().restore(self.lineage.get(epoch), self._tags(epoch), tail)
 
-    async def state_at(self, epoch: int, slices: range) -> StateAt:
-        """The state behind the last group of a generation that is sealed here, of these slices.
+    def whole(self, epoch: int, tail: int) -> bool:
+        """Whether a generation that ends with this group is here up to there."""
+        return self._ended(epoch, tail) is not None
 
-        Raises BarcoError; ValueError: they are not its slices.
-        """
-        generation = self.lineage.get(epoch)
-        if generation is None or not generation.tail or generation.expired:
+    def _ended(self, epoch: int, tail: int) -> Generation | None:
+        core = self._core.log_state() if epoch == self.epoch else None
+        return as_ended(self.lineage.get(epoch), tail, core)
+
+    async def state_at(self, epoch: int, tail: int, slices: range) -> StateAt:
+        """The state behind its last group, of these slices. Raises BarcoError; ValueError: they are
+        not its slices."""
+        generation = self._ended(epoch, tail)
+        if generation is None:
             raise NotReadyError(f"the groups of epoch {epoch} are not here")
         return await self._restoring().state_at(generation, self._tags_of(generation), slices)
 
@@ -380,16 +389,6 @@ class ReplicaStore(ShardFiles):
             tags = Tags(self._cluster_uuid, self._token, epoch, session)
             log = self._copies[epoch] = CopiedLog(self._shard, self._bulk, tags, Position())
         return log
-
-    async def first_group(self, epoch: int, tail: int) -> tuple[int, int]:
-        """(gseq, prev_crc) of the oldest group that retention has left of a sealed generation.
-
-        (`tail` + 1, 0): it has left none. Its mark says so, not what files there are.
-        """
-        generation = self.lineage.get(epoch)
-        if generation is not None and generation.expired:
-            return tail + 1, 0
-        return generation.begin[1:] if generation is not None else (1, 0)
 
     async def skip(self, epoch: int, session: int | None, first: int, prev_crc: int) -> None:
         """The log of a generation that has ended begins with group `first`: see `first_group`."""

@@ -259,6 +259,16 @@ class ShardFiles:
         """Of the files of a generation that has ended."""
         return sum(each.size for each in self._catalog.segments() if each.key.epoch == epoch)
 
+    async def first_group(self, epoch: int, tail: int) -> tuple[int, int]:
+        """(gseq, prev_crc) of the oldest group that retention has left of a sealed generation.
+
+        (`tail` + 1, 0): it has left none. Its mark says so, not what files there are.
+        """
+        generation = self.lineage.get(epoch)
+        if generation is not None and generation.expired:
+            return tail + 1, 0
+        return generation.begin[1:] if generation is not None else (1, 0)
+
     def health(self) -> dict[str, int]:
         """For /status: what is known to be damaged, and how far the search for more is."""
         figures = self.scrub.status() if self.scrub is not None else {}

@@ -3,8 +3,9 @@
 import argparse
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 import barco
 from barco.cli.commands.scale.left import away, facts_of, left, listed, words_of
