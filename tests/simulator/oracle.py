@@ -347,11 +347,13 @@ class Oracle:
                 self.fail("D7", f"broker {broker.ordinal} lets read {gid} without {each}")
 
     def ended(self, broker: Broker, token: int, besides: Container[Gid | None]) -> None:
-        """D7: of what has ended, as it knows, and is not said to be lacking, all is here."""
+        """D7: of what has ended, as it knows, and is not said to be lacking, all is here. An end
+        may be told before what has ended: without its record nobody says that it is here."""
         replica, me = broker.replica, broker.disk.identity
         assert replica is not None, "what is over lets nobody read"
-        for gid, successor in replica.journal().decided.items():
-            here = gid.token == token and gid not in besides
+        journal = replica.journal()
+        for gid, successor in journal.decided.items():
+            here = gid.token == token and gid not in besides and gid in journal.records
             if not here or gid not in self.generations or not self.generations[gid].has_member(me):
                 continue
             if broker.disk.sealed.get(gid) != successor.tail:
