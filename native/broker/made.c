@@ -6,6 +6,7 @@
 #include "broker/dispatch.h"
 #include "broker/produce_head.h"
 #include "broker/slots.h"
+#include "core/route.h"
 #include "http/uri.h"
 
 uint16_t made_produce(struct reactor *reactor, uint64_t id, const char *topic, size_t topic_len,
