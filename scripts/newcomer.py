@@ -46,7 +46,7 @@ class Sight(NamedTuple):
 
 SIGHTS = (
     Sight("the ring", "ring", r"1 broker\n[\s\S]*slices"),
-    Sight("a lag", r"group/\S+", r"lag\n[1-9][0-9,]+"),
+    Sight("a lag", r"group/\S+", r"lag\n+[1-9][0-9,]+"),
     Sight("a dead letter", r"topic/\S+\.dead", r"no aircraft is known for this flight"),
     Sight("a live event", r"topic/\S+\?live=1", r'\{"hello":1\}', r"curl -d [^\n]+\\\n[^\n]+"),
 )

@@ -391,7 +391,6 @@ function groupPage(group) {
     element("h2", {}, [element("a", { href: "#groups" }, "Groups"), ` / ${group}`]),
     members, graves, trend, rows, moving,
   ]);
-  whoAmI().then(offer);
   const lags = [];
   let positions = [];
   const offer = () => { // A queue has no positions that could be moved.
@@ -400,6 +399,7 @@ function groupPage(group) {
     const found = [...new Set(positions.filter((each) => each.queue?.maxDeliveries).map((each) => each.queue.dead ?? `${each.topic}.dead`))];
     fill(graves, found.flatMap((each) => ["Dead letters: ", element("a", { href: `#topic/${each}` }, each), " "]));
   };
+  whoAmI().then(offer);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const place = placeOf(to.value);
@@ -726,7 +726,12 @@ async function open() {
   await shown.update();
 }
 
-window.addEventListener("hashchange", open);
+// What goes wrong in a page's own code is told there: an empty page says nothing.
+function opening() {
+  open().catch((error) => fill(main, [element("p", { class: "bad" }, `This page cannot be shown: ${error.message}`)]));
+}
+
+window.addEventListener("hashchange", opening);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) look().catch(() => {}); });
-open().catch(() => {});
+opening();
 run();

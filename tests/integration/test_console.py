@@ -141,7 +141,9 @@ def test_what_a_browser_shows(cluster: JoinedCluster, tmp_path: Path) -> None:
     assert "&lt;b&gt;bold" in shown and "<b>bold" not in shown, "no text becomes markup"
     assert '<td class="number">30</td>' in page(cluster.endpoints[0], "topics", tmp_path)
     assert ">g</a>" in page(cluster.endpoints[0], "groups", tmp_path)
-    assert "Move its positions" in page(cluster.endpoints[0], "group/g", tmp_path)
+    shown = page(cluster.endpoints[0], "group/g", tmp_path)
+    assert "Move its positions" in shown and "Nobody reads in this group now." in shown
+    assert shown.count("<td>t</td>") >= 3, "a line for each slice"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium (Debian: apt-get install chromium)")
