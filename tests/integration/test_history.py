@@ -96,6 +96,8 @@ def split(cluster: Any, members: tuple[int, ...] = (1, 2, 0)) -> None:
     ]
     tell(cluster.data(0), 0, split=children)
     until("the new range is led", lambda: said(members[0], 3)[2] == "leader")
+    topics = {"op": "topics", "args": {"topic": "t"}}
+    until("it is open", lambda: "refused" not in tell(cluster.data(members[0]), 3, **topics))
     for at in members[1:]:
         until("the new range is followed", lambda at=at: said(at, 3)[2] == "follower")
 
