@@ -410,7 +410,7 @@ def test_the_first_segment_of_a_generation_that_is_expected(shard, go, engine):
         assert [layout.segment_indexes(shard, each) for each in range(2, 8)] == [[0, 1], *[[]] * 5]
         for name in Path("/proc/self/fd").iterdir():
             with contextlib.suppress(OSError):
-                assert "/seg-" not in os.readlink(name), "each was closed"
+                assert f"{shard}/gen-" not in os.readlink(name), "each was closed"
 
     go(test, engine)
 
