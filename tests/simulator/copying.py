@@ -1,7 +1,10 @@
 """A copy of a frozen world, ten times as fast as copy.deepcopy: it knows what is immutable."""
 
 from collections import OrderedDict, deque
+from copy import copy
 from typing import Any
+
+from msgspec import Struct
 
 from barco.cluster.replica.peers import Peer
 from barco.cluster.replica.proposer import Proposal
@@ -26,7 +29,7 @@ def shallow(value: Any) -> Any:
 
 def _slots(value: Any) -> Any:
     kind = type(value)
-    new = kind.__new__(kind)
+    new = copy(value) if isinstance(value, Struct) else kind.__new__(kind)
     for name in kind.__slots__:
         each = getattr(value, name)
         setattr(new, name, each.copy() if each.__class__ in _FLAT else each)
