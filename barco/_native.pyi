@@ -465,7 +465,7 @@ class Reactor:
         slice: int,
         key: bytes | None,
         value: bytes,
-        patient: bool = False,
+        unhurried: bool = False,
         /,
     ) -> None: ...
     def check_batch(

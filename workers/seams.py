@@ -33,11 +33,11 @@ class ReactorLike(Protocol):
         slice: int,
         key: bytes | None,
         value: bytes,
-        patient: bool = False,
+        unhurried: bool = False,
         /,
     ) -> None:
-        """Append one event; the upcall "appended" with this tag follows when it is stable. patient:
-        nobody is kept waiting by that, so it may gather with others for 20 ms.
+        """Append one event; the upcall "appended" with this tag follows when it is stable.
+        unhurried: nobody is kept waiting by that, so it may gather with others for 20 ms.
 
         RuntimeError: it was not taken, there is no room for it now.
         """

@@ -36,6 +36,18 @@ RUNS_MAX = 128
 NAMED_RUNS_MAX, NAMED_EVENTS_MAX = 10_000, 16_384
 """Of one acknowledgement: each of its events costs a microsecond or two."""
 
+GRAVEYARD = ".dead"
+"""Behind a topic's name: its dead letters, if no other topic is named."""
+
+DEAD_PREFIX = "barco-dead-"
+"""Of the headers that tell of a death, and of what has become of the letter."""
+
+MARK, MARKED_OFFSET = "mark", "offset"
+"""Behind that prefix, what a mark says: what has become of a letter of its slice, and of which."""
+
+LETTERS_MAX = 100
+"""Dead letters that are sent again or dropped by one request: each is read by itself."""
+
 REASON_BYTES_MAX = 256
 QUEUE_VALUE_BYTES_MAX = 4 * KiB
 """What is kept of a slice of a queue, as one event."""

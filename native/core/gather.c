@@ -44,12 +44,12 @@ int64_t gather_left_us(const struct reactor *reactor)
     const uint32_t waiting = log->queued_runs, last = log->last_group_runs;
     if (!log->gated || waiting == 0 || log->queued_bytes >= GATHER_BYTES)
         return 0;
-    const bool patient = log->queued_patient == waiting;
-    if (!patient && waiting + last < GATHER_RUNS_MIN)
+    const bool unhurried = log->queued_unhurried == waiting;
+    if (!unhurried && waiting + last < GATHER_RUNS_MIN)
         return 0;
     assert(reactor->round_us >= 0 && reactor->round_started_us <= reactor->loop.monotonic_us);
     int64_t until_us = reactor->round_started_us + GATHER_ROUND_US_MAX;
-    if (patient) {
+    if (unhurried) {
         until_us = log->queue->queued_us + GATHER_PATIENT_US;
     } else if (!on_their_way(log)) {
         if (waiting >= last - last / 8)

@@ -36,7 +36,7 @@ void log_fence(struct log *log)
         struct run *queue = log->queue;
         log->queue = NULL;
         log->queue_end = &log->queue;
-        log->queued_bytes = log->held_bytes = log->queued_runs = log->queued_patient = 0;
+        log->queued_bytes = log->held_bytes = log->queued_runs = log->queued_unhurried = 0;
         lose_runs(log, queue, false);
         shard_forget_queued(log->shard);
     }

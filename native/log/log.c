@@ -360,7 +360,7 @@ void log_enqueue(struct log *log, struct run *run)
     log->queue_end = &run->next;
     log->queued_bytes += run->bytes + run->memory;
     log->queued_runs++;
-    log->queued_patient += run->waiter.patient;
+    log->queued_unhurried += run->waiter.unhurried;
 }
 
 size_t log_run_bound_max(const struct log *log)
@@ -422,8 +422,8 @@ static struct run *take_runs(struct log *log, struct run **last, size_t *bound, 
 
 static void unlink_taken(struct log *log, struct run *last, uint64_t raw)
 {
-    for (const struct run *run = log->queue; log->queued_patient > 0; run = run->next) {
-        log->queued_patient -= run->waiter.patient;
+    for (const struct run *run = log->queue; log->queued_unhurried > 0; run = run->next) {
+        log->queued_unhurried -= run->waiter.unhurried;
         if (run == last)
             break;
     }
@@ -479,7 +479,7 @@ static bool settle_duplicates(struct log *log)
     }
     log->queue = NULL;
     log->queue_end = &log->queue;
-    log->queued_bytes = log->queued_runs = log->queued_patient = 0;
+    log->queued_bytes = log->queued_runs = log->queued_unhurried = 0;
     return true;
 }
 

@@ -96,7 +96,7 @@ struct log {
     uint32_t append_first, append_count;
     struct run *queue, **queue_end;
     uint64_t queued_bytes, in_flight_bytes;
-    uint32_t queued_runs, queued_patient; /* of the runs those that may wait for others */
+    uint32_t queued_runs, queued_unhurried; /* of the runs those that may wait for others */
     int64_t clock_us; /* the log's own clock, see clock.c; 0: not known yet */
     struct group_builder *builder;
     uint8_t *parents;

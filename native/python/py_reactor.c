@@ -409,10 +409,10 @@ static PyObject *Reactor_append(PyObject *self, PyObject *args)
     const char *topic, *key, *value;
     Py_ssize_t topic_len, key_len, value_len;
     unsigned slice;
-    int patient = 0;
+    int unhurried = 0;
     uint64_t detail = 0;
     if (reactor == NULL || !PyArg_ParseTuple(args, "Ks#Iz#y#|p", &tag, &topic, &topic_len, &slice,
-                                             &key, &key_len, &value, &value_len, &patient))
+                                             &key, &key_len, &value, &value_len, &unhurried))
         return NULL;
     if (!shard_has(reactor->shard, slice))
         return PyErr_Format(PyExc_ValueError, "slice %u belongs to another worker", slice);
@@ -423,7 +423,7 @@ static PyObject *Reactor_append(PyObject *self, PyObject *args)
     if (key != NULL)
         produce.key_token = murmur3_token(key, (size_t)key_len);
     produce.topic = shard_topic_make(reactor->shard, topic, (size_t)topic_len);
-    struct waiter waiter = {.kind = WAITER_APPEND, .patient = patient, .tag = tag};
+    struct waiter waiter = {.kind = WAITER_APPEND, .unhurried = unhurried, .tag = tag};
     uint16_t problem = PROBLEM_TOO_MANY_TOPICS;
     if (produce.topic != NULL)
         problem = produce_slice(reactor, &produce, number, waiter, (const uint8_t *)value,

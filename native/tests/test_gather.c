@@ -95,10 +95,10 @@ static void test_what_nobody_waits_for_is_in_no_hurry(void)
     struct run *run = run_new(NULL, 0);
     struct reactor reactor = leader(log, 1);
     log->queue_end = &log->queue;
-    run->waiter.patient = true;
+    run->waiter.unhurried = true;
     run->queued_us = reactor.loop.monotonic_us;
     log_enqueue(log, run);
-    CHECK(log->queued_patient == 1 && gather_left_us(&reactor) == 20 * MS);
+    CHECK(log->queued_unhurried == 1 && gather_left_us(&reactor) == 20 * MS);
     log->held_count = 1; /* also behind others */
     CHECK(gather_left_us(&reactor) == 20 * MS);
     reactor.loop.monotonic_us += 20 * MS;

@@ -282,7 +282,7 @@ class Consumption(Offsets):
             cursor.position = cursor.asked
             return
         try:
-            self._commit(cursor, cursor.position, patient=True)
+            self._commit(cursor, cursor.position, unhurried=True)
         except BarcoError:
             pass  # The log is full now; the next poll or commit covers these events as well.
 

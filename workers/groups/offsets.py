@@ -84,14 +84,14 @@ class Offsets:
     # --- In the log ---------------------------------------------------------------------------
 
     def _commit(
-        self, cursor: GroupCursor, offset: int, dead: Dead | None = None, *, patient: bool = False
+        self, cursor: GroupCursor, offset: int, dead: Dead | None = None, *, unhurried: bool = False
     ) -> asyncio.Future[int]:
         """Send a group offset to the log. It counts once it is stable, and never goes back.
-        patient: nobody waits for that."""
+        unhurried: nobody waits for that."""
         before, cursor.asked = cursor.asked, offset
         revision = cursor.revision
         try:
-            future = self._store(cursor, offset, dead, patient=patient)
+            future = self._store(cursor, offset, dead, unhurried=unhurried)
         except BaseException:  # What is on its way is still asked for, and no more than that.
             cursor.asked = cursor.committed if cursor.pending is None else before
             raise
@@ -110,12 +110,14 @@ class Offsets:
         return future
 
     def _store(
-        self, cursor: GroupCursor, offset: int, dead: Dead | None = None, *, patient: bool = False
+        self, cursor: GroupCursor, offset: int, dead: Dead | None = None, *, unhurried: bool = False
     ) -> asyncio.Future[int]:
         now_us = self._now_us()
         body = cursor.packed(self._epoch, offset, now_us)
         if dead is None:
-            future = self._appends.start(OFFSETS, cursor.slice, cursor.key, body, patient=patient)
+            future = self._appends.start(
+                OFFSETS, cursor.slice, cursor.key, body, unhurried=unhurried
+            )
         else:
             mark = (OFFSETS, cursor.key, body)
             future = self._appends.start_commit(dead[0], cursor.slice, dead[1], mark=mark)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from barco.model.queues import LETTERS_MAX
 from barco.workers.http.base.routes import Route
-from barco.workers.http.consuming.letters import LETTERS_MAX
 
 _LETTERS: dict[str, Any] = {
     "application/json": {

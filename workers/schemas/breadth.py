@@ -7,7 +7,10 @@ exponentially with the depth of the value: 33 bytes can take a minute.
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
+
+from barco.workers.schemas import words
 
 BREADTH_MAX = 10_000
 """Looks at one part of a value, of 20 ns about: more are as good as endless."""
@@ -64,18 +67,23 @@ def breadth(schema: Any, needed: Mapping[str, Any]) -> int | None:
 
 def is_told_whole(schema: Any, needed: Mapping[str, Any]) -> bool:
     """Whether all that is wrong with some part is made a text of: of each choice that is none."""
-    layer = [schema, *needed.values()]
-    while layer:
-        below: list[Any] = []
-        for each in layer:
-            if isinstance(each, dict):
-                if "anyOf" in each or "oneOf" in each:
-                    return True
-                below += each.values()
-            elif isinstance(each, list):
-                below += each
-        layer = below
-    return False
+    choices = ("anyOf", "oneOf")
+    everything = chain.from_iterable(map(parts_of, (schema, *needed.values())))
+    return any(
+        isinstance(each, dict) and any(map(each.__contains__, choices)) for each in everything
+    )
+
+
+def parts_of(value: Any) -> Iterator[Any]:
+    """It, and all that is in it, at any depth; it comes first."""
+    left = [value]
+    while left:
+        each = left.pop()
+        yield each
+        if isinstance(each, dict):
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
 
 
 def work_of(value: bytes, looks: int) -> int:
@@ -146,8 +154,7 @@ class _Parts:
             self._has_bases[id(document)] = has_bases(document)
         if "%" in pointer or (pointer and pointer[0] != "/") or self._has_bases[id(document)]:
             raise _EndlessError
-        for step in pointer.split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
+        for name in words.pointed(pointer):
             found = found[int(name)] if isinstance(found, list) else found[name]
         return found, document
 
@@ -162,19 +169,11 @@ def _schemas(value: Any) -> Iterator[Any]:
 
 def has_bases(schema: Any) -> bool:
     """Whether something in it names itself: a reference may mean what is not where it says."""
-    layer, outermost = [schema], True
     names = ("$anchor", "$dynamicAnchor", "$recursiveAnchor", "$id", "id")
-    while layer:
-        below: list[Any] = []
-        for each in layer:
-            if isinstance(each, dict):
-                mine = names[:3] if outermost else names
-                if any(isinstance(each.get(name), (str, bool)) for name in mine):
-                    return True
-                below += each.values()
-            elif isinstance(each, list):
-                below += each
-        layer, outermost = below, False
+    for each in parts_of(schema):
+        mine = names[:3] if each is schema else names
+        if isinstance(each, dict) and any(isinstance(each.get(name), (str, bool)) for name in mine):
+            return True
     return False
 
 

@@ -213,15 +213,10 @@ def _width(schema: Mapping[str, Any]) -> int:
 
 def _parts(value: Any) -> tuple[int, bool]:
     """How many parts a schema or a keyword has, and whether something in it refers elsewhere."""
-    count, refers, left = 0, False, [value]
-    while left:
-        each = left.pop()
+    count, refers = 0, False
+    for each in breadth.parts_of(value):
         count += 1
-        if isinstance(each, dict):
-            refers = refers or "$ref" in each
-            left += each.values()
-        elif isinstance(each, list):
-            left += each
+        refers = refers or (isinstance(each, dict) and "$ref" in each)
     return count, refers
 
 
@@ -254,8 +249,7 @@ def _resolved(schema: Any, root: Root) -> Any:
             return {"allOf": [{"$ref": schema["$ref"]}, more]}
         name, _, pointer = str(schema["$ref"]).partition("#")
         schema = root.needed.get(name) if name else root.schema
-        for step in pointer.split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
+        for step in words.pointed(pointer):
             schema = schema.get(step) if isinstance(schema, dict) else None
         if schema is None:
             raise words.invalid(f"The reference {name}#{pointer} means nothing")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from barco import _native
-from barco.workers.schemas import breadth
+from barco.workers.schemas import breadth, words
 
 NODES_MAX, MEMBERS_MAX, CHOICES_MAX = 4_096, 256, 256
 """Of one program; named members of one object, and values of one `enum`."""
@@ -214,12 +214,10 @@ def _const(program: _Program, node: _Node, value: Any, schema: Mapping[str, Any]
 def _ref(program: _Program, node: _Node, value: Any, _schema: Mapping[str, Any]) -> None:
     """Only to what is in the same text, by where it is."""
     found = program.schema
-    steps = str(value).split("/")
-    if steps[0] != "#" or "%" in value or program.has_bases:
+    if str(value).split("/")[0] != "#" or "%" in value or program.has_bases:
         node.kinds = 0
         return
-    for step in steps[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
+    for name in words.pointed(value):
         found = found[int(name)] if isinstance(found, list) else found.get(name)
     node.all.append(program.number(found))
 

@@ -102,6 +102,11 @@ def topic_of(subject: str) -> str:
     return subject
 
 
+def pointed(pointer: str) -> list[str]:
+    """The names in a JSON pointer (RFC 6901), the outermost first."""
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+
 def below(at: str, name: object) -> str:
     """A path to a part of a schema, of a length that can be shown."""
     return f"{at}/{str(name)[:64]}"[-512:]

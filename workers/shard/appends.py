@@ -20,11 +20,14 @@ class Appends:
         self._last_tag = 0
 
     def start(
-        self, topic: str, slice: int, key: bytes | None, value: bytes, *, patient: bool = False
+        self, topic: str, slice: int, key: bytes | None, value: bytes, *, unhurried: bool = False
     ) -> asyncio.Future[int]:
-        """Append one event; the future has its offset once it is stable, or a BarcoError. patient:
-        nobody waits for it, so it may share a group with what others append a little later."""
-        return self._start(lambda tag: self._reactor.append(tag, topic, slice, key, value, patient))
+        """Append one event; the future has its offset once it is stable, or a BarcoError.
+        unhurried: nobody waits for it, so it may share a group with what others append a little
+        later."""
+        return self._start(
+            lambda tag: self._reactor.append(tag, topic, slice, key, value, unhurried)
+        )
 
     def start_commit(
         self,

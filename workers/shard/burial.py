@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from barco import _native
 from barco.errors import BarcoError
+from barco.model.queues import DEAD_PREFIX
 from barco.protocol.cursor import Cursor
 from barco.types import Epoch, MiB, Offset
 from barco.workers.seams import ReactorLike
@@ -14,10 +15,6 @@ AT_ONCE = 64
 """Dead letters of one append."""
 
 BYTES_AT_ONCE = 1 * MiB
-GRAVEYARD = ".dead"
-"""Behind a topic's name: its dead letters, if no other topic is named."""
-
-PREFIX = "barco-dead-"
 
 
 class LastPlace(NamedTuple):
@@ -78,8 +75,8 @@ async def _batch(
             "slice": str(origin.number),
             "cursor": str(Cursor(Epoch(head["epoch"]), Offset(offset))),
         }
-        ours = [(PREFIX + name, text.encode()) for name, text in told.items()]
-        kept = [pair for pair in (more[0] if more else ()) if not pair[0].startswith(PREFIX)]
+        ours = [(DEAD_PREFIX + name, text.encode()) for name, text in told.items()]
+        kept = [pair for pair in (more[0] if more else ()) if not pair[0].startswith(DEAD_PREFIX)]
         try:
             headers = _native.headers_encode([*kept, *ours])
         except ValueError:  # It had as many as an event may have.

@@ -24,3 +24,8 @@ def test_workers_do_not_pay_for_the_client():
         "assert 'barco.client.producer' in sys.modules"
     )
     subprocess.run([sys.executable, "-P", "-c", program], check=True, timeout=60)
+    program = (
+        "import sys, barco.cli.commands.serve, barco.workers.worker;"
+        "assert 'barco.client.producer' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-P", "-c", program], check=True, timeout=60)

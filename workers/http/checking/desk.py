@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from barco.errors import BarcoError, UnprocessableError
 from barco.model.options import DEAD, OFF, WARN
+from barco.model.queues import GRAVEYARD
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import Response, json_response, problem_response
 from barco.workers.http.checking.subjects import Subjects
 from barco.workers.http.checking.values import Body, bodies_of, body_of, letter, packed
 from barco.workers.schemas.judging import Flaw
-from barco.workers.shard.burial import GRAVEYARD
 
 TOLD_MAX = 16
 """Of what is wrong with a body; the number of all is told, too."""

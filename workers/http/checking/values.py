@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 
 from barco import _native
 from barco.errors import ProtocolError, RequestError
+from barco.model.queues import DEAD_PREFIX
 from barco.protocol.batch import split_batches
-from barco.workers.shard.burial import PREFIX
 
 EVENT, LINES, BATCH, _CUT, KEYED = range(5)
 """Kinds of bodies, as the core counts them (`enum content`)."""
@@ -199,8 +199,8 @@ def packed(events: list[OfBody]) -> bytes:
 
 def letter(event: OfBody, topic: str, reason: str) -> OfBody:
     """As a dead letter."""
-    ours = [(PREFIX + "reason", reason.encode()), (PREFIX + "topic", topic.encode())]
-    kept = [pair for pair in event.headers if not pair[0].startswith(PREFIX)]
+    ours = [(DEAD_PREFIX + "reason", reason.encode()), (DEAD_PREFIX + "topic", topic.encode())]
+    kept = [pair for pair in event.headers if not pair[0].startswith(DEAD_PREFIX)]
     try:
         _native.headers_encode([*kept, *ours])
     except ValueError:  # It had as many as an event may have.

@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from barco import _native
 from barco.errors import BarcoError, CursorExpiredError, RequestError, TopicNotFoundError
 from barco.model.access import CONSUME, PRODUCE
+from barco.model.queues import DEAD_PREFIX, GRAVEYARD, LETTERS_MAX, MARK, MARKED_OFFSET
 from barco.types import MiB
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
@@ -28,20 +29,13 @@ from barco.workers.http.base.needs import Object, allow
 from barco.workers.http.checking.desk import Checking
 from barco.workers.http.checking.values import OfBody, packed
 from barco.workers.http.consuming.positions import slice_of
-from barco.workers.shard.burial import GRAVEYARD, PREFIX
 from barco.workers.shard.reads import extent_from_list, split_chunks
-
-LETTERS_MAX = 100
-"""Of one request: each is read by itself."""
 
 PART_BYTES = 4 * MiB
 """Of values that are produced at once, about."""
 
 READ_BYTES = 2 * MiB
 """Of memory for one letter: its chunk, and the events of that."""
-
-MARK, OFFSET = PREFIX + "mark", PREFIX + "offset"
-"""Headers of a mark: what has become of a letter, and which one in this slice."""
 
 RESENT, DROPPED = "resent", "dropped"
 
@@ -207,7 +201,7 @@ class Letters:
             self._context.memory.give_back(granted)
         if letter is None and not await self._context.topic_exists(grave):
             raise TopicNotFoundError(f"There is no topic {grave}.")
-        return None if letter is None or _told(letter, MARK) else letter
+        return None if letter is None or _told(letter, DEAD_PREFIX + MARK) else letter
 
     async def _read(self, number: int, args: dict[str, Any]) -> Any:
         try:
@@ -246,11 +240,11 @@ def _told(letter: OfBody, name: str) -> str:
 
 
 def _origin(letter: OfBody) -> str:
-    return _told(letter, PREFIX + "topic")
+    return _told(letter, DEAD_PREFIX + "topic")
 
 
 def _add(part: _Lot, at: tuple[int, int], letter: OfBody) -> None:
-    kept = tuple(pair for pair in letter.headers if not pair[0].startswith(PREFIX))
+    kept = tuple(pair for pair in letter.headers if not pair[0].startswith(DEAD_PREFIX))
     part.events.append(letter._replace(headers=kept))
     part.where.append(at)
     part.size += len(letter.value or b"") + len(letter.key or b"")
@@ -258,6 +252,7 @@ def _add(part: _Lot, at: tuple[int, int], letter: OfBody) -> None:
 
 def _mark(mark: str, offset: int, user: str) -> OfBody:
     """Its value says the same as its headers, for people, and who did it where that is known."""
-    said = {"mark": mark, "offset": str(offset)} | ({"by": user} if user else {})
-    headers = ((MARK, mark.encode()), (OFFSET, str(offset).encode()))
+    said = {MARK: mark, MARKED_OFFSET: str(offset)}
+    headers = tuple((DEAD_PREFIX + name, value.encode()) for name, value in said.items())
+    said |= {"by": user} if user else {}
     return OfBody(json.dumps(said, separators=(",", ":")).encode(), None, 0, headers)

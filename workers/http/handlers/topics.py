@@ -8,11 +8,11 @@ from barco.errors import NotFoundError, RequestError, TooManyRequestsError, Topi
 from barco.model.access import ADMIN, PRODUCE, User
 from barco.model.delays import WAITING_PREFIX, DelayedId
 from barco.model.options import CHECKS, COMPRESSIONS, DEAD, OFF, TIMESTAMPS
+from barco.model.queues import GRAVEYARD
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import Request, Response, check_topic, json_response
 from barco.workers.http.base.needs import allow
-from barco.workers.shard.burial import GRAVEYARD
 from barco.workers.shard.producers import PRODUCER_NAME_MAX, inner_id
 
 _NUMBERS = {

@@ -7,6 +7,7 @@ import barco
 from barco.cli.commands.consume import as_json, for_people
 from barco.cli.commands.dead.letters import letters, told
 from barco.cli.shared import talk
+from barco.model.queues import LETTERS_MAX
 
 DESCRIPTION = """\
 Dead letters: events that a queue has given out too often without an acknowledgement. They are in a
@@ -28,9 +29,6 @@ up. What was sent or dropped stays where it is, for as long as the topic keeps i
 behind it, and is passed over from then on; --marked takes it as well.
 
 {talk.EXIT_CODES}"""
-
-AT_ONCE = 100
-"""Letters of one request, as many as the broker takes."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -99,8 +97,8 @@ def _done_with(args: argparse.Namespace) -> int:
     done = marked = 0
     with barco.Admin(talk.access(args)) as admin:
         act = admin.resend_dead if args.action == "resend" else admin.drop_dead
-        for at in range(0, len(found), AT_ONCE):
-            answer = act(args.topic, found[at : at + AT_ONCE])
+        for at in range(0, len(found), LETTERS_MAX):
+            answer = act(args.topic, found[at : at + LETTERS_MAX])
             done += answer["done"]
             marked += answer["marked"]
             if answer["why"]:

@@ -6,18 +6,12 @@ from collections.abc import Iterator
 import barco
 from barco.cli.shared import talk
 from barco.client import read
-
-PREFIX = "barco-dead-"
-"""Of the headers that tell of a death."""
-
-
-MARK, OFFSET = "mark", "offset"
-"""What marks say: what has become of a letter of the same slice, and which one."""
+from barco.model.queues import DEAD_PREFIX, GRAVEYARD, MARK, MARKED_OFFSET
 
 
 def letters(args: argparse.Namespace) -> Iterator["barco.Event"]:
     """Those that were asked for; those that were sent again or dropped only if that was."""
-    topic = args.dead or f"{args.topic}.dead"
+    topic = args.dead or args.topic + GRAVEYARD
     done = {} if args.marked else marks(args, topic)
     for event in read(topic, talk.access(args)):
         if args.slice is not None and event.slice != args.slice:
@@ -35,14 +29,14 @@ def marks(args: argparse.Namespace, topic: str) -> dict[tuple[int, int, str], st
     found = {}
     for event in read(topic, talk.access(args)):
         if mark := (facts := told(event)).get(MARK):
-            found[event.token, event.slice, facts.get(OFFSET, "")] = mark
+            found[event.token, event.slice, facts.get(MARKED_OFFSET, "")] = mark
     return found
 
 
 def told(event: "barco.Event") -> dict[str, str]:
     """The headers that tell of its death, without what they all begin with."""
     return {
-        name.removeprefix(PREFIX): value.decode("utf-8", "replace")
+        name.removeprefix(DEAD_PREFIX): value.decode("utf-8", "replace")
         for name, value in event.headers
-        if name.startswith(PREFIX)
+        if name.startswith(DEAD_PREFIX)
     }

@@ -18,6 +18,7 @@ from barco.cli.shared.shown import VARIABLE
 from barco.client.wire.access import HTTPS
 from barco.config import endpoint_default
 from barco.errors import BarcoError, NotFoundError
+from barco.model.queues import GRAVEYARD
 
 DESCRIPTION = """\
 See what a broker does, in two minutes: the ring, an event, its order, a group that lags, an event
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             talk.say(HOW_TO_START)
             return 1
         topic = args.topic or f"tour-{secrets.token_hex(3)}"
-        if _exists(admin, topic) or _exists(admin, f"{topic}.dead"):
+        if _exists(admin, topic) or _exists(admin, topic + GRAVEYARD):
             return talk.fail(f"topic {topic} is there already, and is not the tour's to remove")
         guide = Guide(args, topic, brokers)
         with _removed(admin, guide, keep=args.keep):
@@ -152,7 +153,7 @@ def _removed(admin: "barco.Admin", guide: Guide, *, keep: bool) -> Iterator[None
     try:
         yield
     finally:
-        topics, groups = (guide.topic, f"{guide.topic}.dead"), (guide.group, guide.queue)
+        topics, groups = (guide.topic, guide.topic + GRAVEYARD), (guide.group, guide.queue)
         names = f"topics {' and '.join(topics)}, groups {' and '.join(groups)}"
         if keep:
             print(f"\nKept: {names}.", flush=True)
