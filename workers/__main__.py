@@ -1,9 +1,11 @@
-"""`python -P -m barco.workers TITLE`: started by the supervisor, with its options as input."""
+"""`python -P -m barco.workers TITLE`, or `run([TITLE])` in a fork: started by the supervisor, with
+its options as input."""
 
 import asyncio
 import logging
 import os
 import sys
+from typing import NoReturn
 
 from barco import __version__
 from barco.errors import BarcoError, ConfigError
@@ -60,12 +62,17 @@ def main(arguments: list[str]) -> int:
         reactor.close()
 
 
-if __name__ == "__main__":
+def run(arguments: list[str]) -> NoReturn:
+    """One worker from its start to its end, which is the process's."""
     try:
-        status = main(sys.argv[1:])
+        status = main(arguments)
     except (BarcoError, OSError) as error:
         log.critical(str(error))
         status = exit_status(error)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

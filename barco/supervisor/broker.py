@@ -23,6 +23,7 @@ from barco.model.ranges import HeldRange, ProcessTable, flaw, to_plain
 from barco.protocol import messages
 from barco.protocol.door import link_key
 from barco.supervisor import datadir, machine
+from barco.supervisor.children.starts import Starter
 from barco.supervisor.cluster import Cluster, join
 from barco.supervisor.control import Alone, Control, Sends
 from barco.supervisor.crowding import Crowding, connections_max
@@ -57,10 +58,12 @@ def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
         files = machine.raise_file_limit()
         if refused := machine.set_priority(plan.config.broker.nice):
             log.warning(refused)
-        cluster = identity.ring_size > 1
-        if cluster:
+        if cluster := identity.ring_size > 1:
             check_cluster_ports(config, table.numbers[-1] + 1)
         leading = {held.number for held in table.owned_by(identity.member)}
+        starter = Starter.begin(
+            plan.command, lock
+        )  # Before anything is open that is not a worker's.
         listeners = open_listeners(
             config.broker.bind,
             config.ports,
@@ -70,10 +73,11 @@ def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
             advertise=machine.advertised_by(config),
         )
         try:
-            broker = Broker(plan, identity, table, listeners, lock, open_to_all, on_ready, files)
+            broker = Broker(plan, identity, table, listeners, starter, open_to_all, on_ready, files)
             return asyncio.run(broker.run())
         finally:
             listeners.close()
+            starter.close()
     finally:
         os.close(lock)
 
@@ -87,12 +91,12 @@ class Broker:
         identity: Identity,
         table: ProcessTable,
         listeners: Listeners,
-        lock: int,
+        starter: Starter,
         open_to_all: bool,
         on_ready: Callable[[ReadyBroker], None],
         files: int,
     ) -> None:
-        self._plan = plan
+        self._plan, self._starter = plan, starter
         self._identity = identity
         self._table = table
         self._notes = DirectoryNotes(plan.data_dir, identity.ring_size == 1, self._write_table)
@@ -108,14 +112,12 @@ class Broker:
         slices = ring_slices(identity.ring_size, identity.slices_per_range)
         cut = Cut(identity.ring_size, identity.slices_per_range)
         self._control: Alone | Cluster = Alone(Control(Groups(slices)), cut)
-        # Of others it is not known yet how many they run: as many, that is.
-        brokers = max(1, len(plan.config.cluster.brokers))
+        brokers = max(1, len(plan.config.cluster.brokers))  # It is not known what they run.
         self._connections_max = connections_max(files, brokers * len(table))
         self._crowding = Crowding(files, self._connections_max)
         self._cores = machine.Cores(identity.ordinal, identity.member, machine.cores())
         self._cores.say(table)
         self._workers_asked = asked_for(plan.data_dir, plan.config, identity)
-        self._lock = lock
         self._keepers = {number: self._keeper(number) for number in table.numbers}
         self._lives: dict[int, asyncio.Task[None]] = {}
         """What runs each keeper."""
@@ -188,7 +190,7 @@ class Broker:
         table is on the disk before it is started, by an fsync in the supervisor's thread. A
         BarcoError, with nothing changed: there is no number or port, or no such range.
         """
-        identity, config = self._identity, self._plan.config
+        identity = self._identity
         try:
             table = self._table.with_range(held)
         except ValueError as error:
@@ -196,7 +198,7 @@ class Broker:
         if (what := flaw(table, identity.cut, identity.member)) is not None:
             raise ConfigError(f"no process for the range at {held.token}: {what}")
         if self._cluster is not None:
-            check_cluster_ports(config, table.numbers[-1] + 1)
+            check_cluster_ports(self._plan.config, table.numbers[-1] + 1)
         made = table.holding(held.token)
         assert made is not None, "it has just been put there"
         public = made.members[0] == identity.member
@@ -276,8 +278,8 @@ class Broker:
             )
 
     def _write_table(self, table: ProcessTable | None = None) -> None:
-        those = self._plan.data_dir, self._identity, table or self._table
-        datadir.write_table(*those, named=self._notes.named, format=self._notes.format)
+        those, notes = (self._plan.data_dir, self._identity, table or self._table), self._notes
+        datadir.write_table(*those, named=notes.named, format=notes.format)
 
     def _look_at_notes(self) -> None:
         stats = [each.life.stats for each in self._keepers.values() if each.life is not None]
@@ -305,8 +307,8 @@ class Broker:
     # --- Workers ------------------------------------------------------------------------------
 
     def _keep(self, number: int) -> None:
-        life = self._lives[number] = asyncio.create_task(self._keepers[number].run())
-        life.add_done_callback(lambda done: self._ended(number))
+        self._lives[number] = asyncio.create_task(self._keepers[number].run())
+        self._lives[number].add_done_callback(lambda done: self._ended(number))
 
     def _ended(self, number: int) -> None:
         """Who is not to be kept any more ends the broker, unless that was wanted."""
@@ -314,15 +316,13 @@ class Broker:
             self._stop.set()
 
     def _keeper(self, worker: int) -> Keeper:
-        sockets = self._listeners.by_worker[worker]
-        launch = Launch(
-            worker=worker,
-            command=self._plan.command,
-            options=lambda channel_fd: self._options(worker, channel_fd),
-            inherit=[self._lock, *(listener.fileno() for listener in sockets.values())],
-        )
         return Keeper(
-            launch,
+            Launch(
+                worker=worker,
+                starter=self._starter,
+                options=lambda channel_fd: self._options(worker, channel_fd),
+                inherit=[each.fileno() for each in self._listeners.by_worker[worker].values()],
+            ),
             ready=self._ready,
             writable=self._announce,
             gone=self._gone,
@@ -477,9 +477,10 @@ class Broker:
 
     def _heard(self) -> HeardCluster:
         """Of the cluster, for who wishes for more brokers."""
-        cluster, identity = self._cluster, self._identity
+        cluster = self._cluster
         assert cluster is not None, "a single broker lists nobody"
-        first = first_target(Cut(identity.ring_size, identity.slices_per_range), identity.workers)
+        cut = Cut(self._identity.ring_size, self._identity.slices_per_range)
+        first = first_target(cut, self._identity.workers)
         hosts = {each["ordinal"]: each["host"] for each in cluster.describe()["brokers"]}
         return HeardCluster(target=cluster.aim.target or first, hosts=hosts)
 
@@ -493,8 +494,7 @@ class Broker:
         if self._cluster is not None:
             self._cluster.depart()
         tasks = list(self._lives.values())
-        _, late = await asyncio.wait(tasks, timeout=limits.DRAIN_SECONDS_MAX)
-        if late:
+        if (await asyncio.wait(tasks, timeout=limits.DRAIN_SECONDS_MAX))[1]:
             for keeper in self._keepers.values():
                 keeper.kill(f"had not drained after {limits.DRAIN_SECONDS_MAX:.0f} s")
             await asyncio.wait(tasks)

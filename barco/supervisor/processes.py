@@ -9,29 +9,28 @@ import logging
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import IO, Any
+from typing import Any
 
 from msgspec import Struct
 
 import barco
 from barco import limits
-from barco.errors import ConfigError, CrashLoopError, OperatorError, ProtocolError
+from barco.errors import ConfigError, CrashLoopError, ProtocolError
 from barco.log import level as log_level
 from barco.model.options import WorkerOptions
 from barco.model.ranges import ProcessTable
 from barco.protocol import messages
 from barco.supervisor import machine
-from barco.supervisor.channel import Channel
+from barco.supervisor.children.channel import Channel
+from barco.supervisor.children.relay import LogRelay
+from barco.supervisor.children.starts import Child, Starter
 from barco.supervisor.datadir import Identity
 from barco.supervisor.listeners import Listeners
-from barco.supervisor.relay import LogRelay
 from barco.supervisor.sources.plan import ServePlan
-from barco.supervisor.tied import die_with
 
 log = logging.getLogger("barco.supervisor")
 
@@ -55,15 +54,6 @@ class ReadyBroker(Struct, frozen=True, kw_only=True):
     data_dir: str
     tls: bool = False
     """Whether its ports for clients speak TLS."""
-
-
-def as_input(options: WorkerOptions) -> IO[bytes]:
-    """A file in memory from which a worker reads its options: they hold secrets, and a command
-    line is everybody's to read."""
-    file = os.fdopen(os.memfd_create("options", os.MFD_CLOEXEC), "w+b")
-    file.write(options.to_json().encode())
-    file.seek(0)
-    return file
 
 
 class RestartPolicy:
@@ -90,7 +80,7 @@ class Launch(Struct, frozen=True):
     """How to start one worker."""
 
     worker: int
-    command: Sequence[str]
+    starter: Starter
     options: Callable[[int], WorkerOptions]
     """The options, given the number of the channel's descriptor."""
     inherit: Sequence[int]
@@ -100,7 +90,7 @@ class Launch(Struct, frozen=True):
 class Life:
     """One run of a worker process."""
 
-    def __init__(self, process: subprocess.Popen[bytes], channel: Channel, now: float) -> None:
+    def __init__(self, process: Child, channel: Channel, now: float) -> None:
         self.process = process
         self.channel = channel
         self.started = now
@@ -226,28 +216,18 @@ class Keeper:
             if self._stopping.is_set():
                 channel.close()
                 return None
-            life = Life(self._fork(theirs.fileno()), channel, loop.time())
+            options, began = self._launch.options(theirs.fileno()), loop.time()
+            inherit = [theirs.fileno(), *self._launch.inherit]
+            try:
+                child = await self._launch.starter.start(options, inherit)
+            except BaseException:
+                channel.close()
+                raise
+            life = Life(child, channel, began)
+            if self._stopping.is_set():
+                life.send({"type": messages.DRAIN})
         log.info("worker started", extra={"worker": self.worker, "pid": life.pid})
         return life
-
-    def _fork(self, channel_fd: int) -> subprocess.Popen[bytes]:
-        options = self._launch.options(channel_fd)
-        try:
-            with as_input(options) as told:
-                return subprocess.Popen(
-                    [*self._launch.command, options.title],
-                    stdin=told,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=[channel_fd, *self._launch.inherit],
-                    # Safe: the supervisor has one thread, and the child calls nothing that locks.
-                    preexec_fn=_in_child(os.getpid()),  # noqa: PLW1509
-                )
-        except OSError as error:
-            raise OperatorError(
-                f"cannot start worker {self.worker}: {error.strerror}: raise the limits on"
-                " processes and memory (ulimit -u, TasksMax, MemoryMax)"
-            ) from None
 
     async def _live(self, life: Life, loop: asyncio.AbstractEventLoop) -> None:
         """Listen to it until it is dead and its last words are read."""
@@ -440,20 +420,6 @@ def worker_options(
         compression=config.storage.compression,
         drain_bytes_per_second=config.drain.bytes_per_second,
     )
-
-
-def _in_child(supervisor: int) -> Callable[[], None]:
-    """What happens in a worker between fork and exec."""
-
-    def prepare() -> None:
-        # Without a supervisor nobody restarts, drains or informs a worker: it dies with it.
-        die_with(supervisor)
-        # Ctrl-C, `timeout`, and the end of a terminal reach the whole process group; it is the
-        # supervisor that stops workers, in an orderly way.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-
-    return prepare
 
 
 def _signal_name(number: int) -> str:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 AS_INSTALLED = {"PYTHONDONTWRITEBYTECODE": ""}
 """An installation has its modules compiled. Where a process may not keep what it has compiled each
@@ -20,10 +21,15 @@ _starter: tuple[int, ThreadPoolExecutor] | None = None
 
 
 def die_with(parent: int) -> None:
-    """In a child before exec: SIGKILL when the thread that forked it ends; `parent` is its pid."""
+    """In a child: SIGKILL when the thread that forked it ends; `parent` is its pid."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # It ended before that was said.
         os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """From now on a descendant whose parent ends is this process's own child."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def start_tied(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":

@@ -13,6 +13,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from reference import described
+from reference.families import workers_of
 
 from barco.model.access import hash_of
 from barco.supervisor.files import first_users
@@ -140,8 +141,7 @@ class RunningBroker:
     def worker_pids(self) -> list[int]:
         """As they are now, by /proc: restarted ones have new ones."""
         assert self.process is not None
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
+        return workers_of(self.process.pid)
 
     def line_about(self, request: str) -> dict[str, Any]:
         """The line of the log with a request's id; it is written within a second or so."""

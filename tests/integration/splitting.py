@@ -17,14 +17,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
 import barco.workers.worker as workers
 from barco.cli import main
 from barco.cluster.state import events as ev
 from barco.errors import BarcoError
 from barco.model.generation import Generation, Gid, Identity
 from barco.supervisor import broker
+from barco.supervisor.children.starts import Starter
 from barco.types import Epoch, Ordinal, Token
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -86,9 +85,10 @@ class ToldWorker(workers.Worker):
 class SplittingBroker(GrowingBroker):
     """Whose workers are such."""
 
-    def __init__(self, plan: broker.ServePlan, *args: Any, **options: Any) -> None:
-        command = (sys.executable, "-P", str(Path(__file__).resolve()))
-        super().__init__(replace(plan, command=command), *args, **options)
+    def __init__(self, *args: Any) -> None:
+        plan, identity, table, listeners, usual, *rest = args
+        starter = Starter((sys.executable, "-P", str(Path(__file__).resolve())), usual.lock)
+        super().__init__(plan, identity, table, listeners, starter, *rest)
 
 
 def _child(told: dict[str, Any]) -> Generation:

@@ -12,6 +12,9 @@ from barco.config import Config
 COMMAND = (sys.executable, "-P", "-m", "barco.workers")
 """-P: the current directory must not shadow the installed package."""
 
+ENTRY = "barco.workers.__main__"
+"""A module whose `run` is what `COMMAND` starts: it takes a list with the title, and ends."""
+
 Wish = Callable[[Sequence[str]], Awaitable[str]]
 """Brokers of these addresses, by ordinal, shall be in the cluster (`wish.Wisher.wish`)."""
 

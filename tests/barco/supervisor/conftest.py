@@ -107,7 +107,7 @@ def cluster_config(path: Path, ordinal: int = 0, **cluster: str) -> tuple[str, .
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Fake]]:
     """Start a broker: start(*arguments, fake="modes", limits={...}, name="data directory",
-    notify="socket")."""
+    notify="socket", programs=whether they are not forked)."""
     fakes: list[Fake] = []
 
     def starter(
@@ -116,9 +116,11 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Fake]]:
         limits: dict[str, float] | None = None,
         name: str = "data",
         notify: str = "",
+        programs: bool = False,
     ) -> Fake:
         env = {"BARCO_FAKE": fake, "BARCO_FAKE_LIMITS": json.dumps(limits or {})}
         env |= {"NOTIFY_SOCKET": notify} if notify else {}
+        env |= {"BARCO_FAKE_PROGRAMS": "1"} if programs else {}
         fakes.append(Fake(tmp_path / name, arguments, env))
         return fakes[-1]
 

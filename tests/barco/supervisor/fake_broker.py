@@ -12,6 +12,7 @@ from barco import limits
 from barco.cli import main
 from barco.cli.commands import serve
 from barco.supervisor.broker import run
+from barco.supervisor.children import starts
 from barco.supervisor.processes import ReadyBroker
 from barco.supervisor.sources.plan import ServePlan
 
@@ -22,7 +23,11 @@ for name, value in json.loads(os.environ.pop("BARCO_FAKE_LIMITS", "{}")).items()
 
 
 def run_with_fakes(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
+    """By the fork server, as workers are started; or as programs."""
     command = (sys.executable, "-P", str(WORKER))
+    if "BARCO_FAKE_PROGRAMS" not in os.environ:
+        sys.path.insert(0, str(WORKER.parent))
+        starts.COMMAND, starts.ENTRY = command, WORKER.stem  # type: ignore[attr-defined]
     return run(replace(plan, command=command), on_ready)
 
 

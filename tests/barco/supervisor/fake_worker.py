@@ -12,6 +12,7 @@ To a client of any of its listeners it answers one line: "pid", "state", "regist
 import json
 import os
 import select
+import signal
 import socket
 import sys
 import time
@@ -20,18 +21,22 @@ from pathlib import Path
 from barco.model.options import WorkerOptions
 from barco.protocol import frame
 
-options = WorkerOptions.from_json(sys.stdin.read())
-modes = set(os.environ.get("BARCO_FAKE", "").split(","))
-marker = Path(options.data_dir) / "run" / f"lived-{options.worker}"
-if ("once" in modes and marker.exists()) or ("only-1" in modes and options.worker != 1):
-    modes = set()
-marker.touch()
-channel = socket.socket(fileno=options.channel_fd)
+options: WorkerOptions
+modes: set[str]
+channel: socket.socket
 log_line = {"time": "2026-01-01T00:00:00.000Z", "level": "info", "message": "fake is up"}
 
 
 def say(**message: object) -> None:
     channel.sendall(frame.encode(message))
+
+
+def where(fd: str) -> str:
+    """What is open there; the directory that is being read is closed by now."""
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:
+        return "/proc/self/fd"
 
 
 def misbehave() -> None:
@@ -136,6 +141,10 @@ class Worker:
             "pid": os.getpid(),
             "worker": options.worker,
             "core": options.core,
+            "open": {int(fd): where(fd) for fd in os.listdir("/proc/self/fd")},
+            "given": [options.channel_fd, *self.listeners],
+            "ignored": [n for n in (1, 2, 15) if signal.getsignal(n) is signal.SIG_IGN],
+            "umask": os.umask(0o077),
             "pinned": sorted(os.sched_getaffinity(0)),
             "workers_asked": options.workers_asked,
             "members": options.held.members,
@@ -148,12 +157,25 @@ class Worker:
         return json.dumps(state)
 
 
-misbehave()
-print(json.dumps(log_line), flush=True)
-try:
-    say(type="ready", pid=os.getpid(), engine="epoll", engine_reason="a test")
-    if "die-ready" in modes:
-        sys.exit(3)
-    Worker().run()
-except (BrokenPipeError, ConnectionResetError):
-    sys.exit(0)  # The supervisor has ended: its last word is what counts, and not a traceback here.
+def run(arguments: list[str]) -> None:
+    global options, modes, channel
+    options = WorkerOptions.from_json(sys.stdin.read())
+    modes = set(os.environ.get("BARCO_FAKE", "").split(","))
+    marker = Path(options.data_dir) / "run" / f"lived-{options.worker}"
+    if ("once" in modes and marker.exists()) or ("only-1" in modes and options.worker != 1):
+        modes = set()
+    marker.touch()
+    channel = socket.socket(fileno=options.channel_fd)
+    misbehave()
+    print(json.dumps(log_line), flush=True)
+    try:
+        say(type="ready", pid=os.getpid(), engine="epoll", engine_reason="a test")
+        if "die-ready" in modes:
+            sys.exit(3)
+        Worker().run()
+    except (BrokenPipeError, ConnectionResetError):
+        sys.exit(0)  # The supervisor has ended: its last word counts, and not a traceback here.
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

@@ -5,7 +5,8 @@ import socket
 import subprocess
 
 from barco import limits
-from barco.supervisor.channel import Channel
+from barco.supervisor.children.channel import Channel
+from barco.supervisor.children.starts import Starter
 from barco.supervisor.processes import Keeper, Launch, Life, RestartPolicy
 
 
@@ -41,7 +42,9 @@ def test_who_is_silent_for_long_after_it_was_killed_hangs() -> None:
     """As a process does that waits for a disk: a SIGKILL is no sign of life, nor an end."""
 
     async def run() -> None:
-        launch = Launch(worker=0, command=[], options=lambda fd: launch.options(fd), inherit=[])
+        launch = Launch(
+            worker=0, starter=Starter([], -1), options=lambda fd: launch.options(fd), inherit=[]
+        )
         nothing = dict.fromkeys(("ready", "gone"), lambda worker: None)
         keeper = Keeper(launch, **nothing, writable=lambda: None, message=lambda *_: None)
         assert not keeper.hangs(1e9)  # Nobody is there.

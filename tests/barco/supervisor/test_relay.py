@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from barco import limits
-from barco.supervisor.relay import LogRelay
+from barco.supervisor.children.relay import LogRelay
 
 LINE = json.dumps({"time": "2026-01-01T12:00:00.000Z", "level": "info", "message": "hi", "n": 1})
 

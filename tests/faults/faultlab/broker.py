@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from reference.families import workers_of
+
 from barco.model.placement import Placement
 from barco.supervisor.tied import start_tied
 from faultlab.wire import Address, call
@@ -76,8 +78,7 @@ class Broker:
     def pids(self) -> list[int]:
         """Of the workers, now."""
         assert self._process is not None
-        path = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
+        return workers_of(self._process.pid)
 
     @property
     def log(self) -> str:

@@ -1,0 +1,1 @@
+"""What a supervisor has of each of its processes: how it is started, its channel, its words."""
