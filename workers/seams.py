@@ -46,14 +46,16 @@ class ReactorLike(Protocol):
         self, request_id: int, topic: str, batch: bytes, known_only: bool, at: int = -1, /
     ) -> tuple[int, str, str] | None:
         """Produce a batch on behalf of a request that waits for an answer; the upcall "produced"
-        follows. Else status, type and title of what is wrong. known_only: it makes no topic. at:
-        the slice, by its number in the ring, of events without a key; -1: any."""
+        follows: the same of what is wrong, or None. Else status, type and title of what is wrong.
+        known_only: it makes no topic. at: the slice, by its number in the ring, of events without a
+        key; -1: any."""
 
     def produce_checked(
         self, request_id: int, body: bytes, told: bool, /
     ) -> tuple[int, str, str] | None:
         """Go on with what "check" told of, with this body. told: "produced" follows, as of
-        `produce_made`; else the core answers, and None is returned."""
+        `produce_made`, with the answer as JSON (None: it was stored before); else the core answers,
+        and None is returned."""
 
     def check_batch(
         self, slice: int, batch: bytes | memoryview, taken: bool = False, /

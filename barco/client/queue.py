@@ -25,7 +25,7 @@ from barco.client.wire.http1 import Request, Response
 from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, ConflictError, OutcomeUnknownError, RequestError
 from barco.model.placement import Placement
-from barco.model.queues import LEASED_DEFAULT, NAMED_RUNS_MAX, Leased, parse_leases
+from barco.model.queues import LEASE_MS_MAX, LEASED_DEFAULT, NAMED_RUNS_MAX, Leased, parse_leases
 from barco.types import Token
 
 WAIT_S_MAX = 30.0
@@ -97,11 +97,13 @@ class AsyncQueue:
         lease_seconds: float | None = None,
         timeout_s: float = 30.0,
     ) -> None:
-        """lease_seconds: for which events are wanted, at most the queue's own. timeout_s: of
+        """lease_seconds: for which events are wanted, from 1 to the queue's own. timeout_s: of
         everything that is tried again while brokers are busy or away."""
         self.topic, self.group = check_topic(topic), group
-        if timeout_s <= 0 or (lease_seconds is not None and lease_seconds <= 0):
-            raise ValueError("timeout_s and lease_seconds are positive")
+        if timeout_s <= 0:
+            raise ValueError("timeout_s is positive")
+        if lease_seconds is not None and not 1 <= lease_seconds <= LEASE_MS_MAX / 1000:
+            raise ValueError(f"lease_seconds is from 1 to {LEASE_MS_MAX / 1000:g}")
         self._lease_seconds, self._timeout_s = lease_seconds, timeout_s
         access = Access.of(endpoint, token)
         self._endpoints = list(access.endpoints)
@@ -181,7 +183,7 @@ class AsyncQueue:
         await self._tell("nack", jobs, more | ({} if reason is None else {"reason": reason}))
 
     async def extend(self, *jobs: QueueEvent, seconds: float | None = None) -> None:
-        """Keeps them for so long from now on. ConflictError as of `nack`."""
+        """Keeps them for so long from now on, 1 s at least. ConflictError as of `nack`."""
         more = {} if seconds is None else {"leaseMs": round(1000 * seconds)}
         await self._tell("extend", jobs, more, keep=True)
 

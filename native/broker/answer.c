@@ -294,6 +294,14 @@ static size_t produced_body(char *body, const struct reactor *reactor, const str
     return (size_t)(at - body);
 }
 
+uint8_t *answer_stored(const struct reactor *reactor, const struct slot *slot, uint32_t *len)
+{
+    assert(slot->waiting == 0 && slot->part_count > 0);
+    char *body = malloc(512 + (size_t)slot->part_count * PART_BYTES);
+    *len = body != NULL ? (uint32_t)produced_body(body, reactor, slot) : 0;
+    return (uint8_t *)body;
+}
+
 static void render_produced(struct conn *conn, const struct slot *slot)
 {
     char room[512 + PARTS_ON_STACK * PART_BYTES], head[512];

@@ -2,16 +2,21 @@
 
 #include <assert.h>
 
+#include "broker/answer.h"
 #include "core/frames.h"
 #include "core/route.h"
 #include "core/spans.h"
 #include "broker/slots.h"
 
-static void tell_produced(struct reactor *reactor, uint64_t request, uint16_t problem)
+/* Of what was left of a body it is told where that is: the answer says so. */
+static void tell_produced(struct reactor *reactor, uint64_t request, const struct slot *slot,
+                          bool duplicate)
 {
     struct upcall *up = reactor_upcall(reactor, UPCALL_PRODUCED, request);
-    assert(problem < PROBLEM_COUNT);
-    up->status = problem;
+    assert(slot->problem < PROBLEM_COUNT);
+    up->status = slot->problem;
+    if (slot->problem == PROBLEM_NONE && slot->withheld != NULL && slot->checked && !duplicate)
+        up->head = answer_stored(reactor, slot, &up->head_len);
 }
 
 void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16_t problem,
@@ -42,7 +47,7 @@ void slot_part_done(struct reactor *reactor, const struct waiter *waiter, uint16
     if (slot_is_told(slot)) { /* the upper layer answers, and may produce more before */
         if (slot->span != NULL && slot->problem == PROBLEM_NONE && slot->checked)
             span_holds(slot);
-        tell_produced(reactor, request_id(waiter->conn, waiter->slot), slot->problem);
+        tell_produced(reactor, request_id(waiter->conn, waiter->slot), slot, duplicate);
         slot_parts_clear(slot);
         return;
     }

@@ -81,7 +81,7 @@ struct upcall {
     uint8_t kind;
     uint64_t id;             /* request id, tag, segment, gseq, worker or errno */
     uint8_t *head;           /* UPCALL_REQUEST, UPCALL_FRAME with its group, UPCALL_HEARER's id,
-                              * UPCALL_CHECK's names: owned */
+                              * UPCALL_CHECK's names, UPCALL_PRODUCED's answer: owned */
     uint32_t head_len;       /* without the group */
     struct body *body;       /* UPCALL_REQUEST, UPCALL_CHECK: owned, may be NULL */
     struct part part;        /* UPCALL_APPENDED */

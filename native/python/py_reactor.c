@@ -298,7 +298,9 @@ static PyObject *upcall_tuple(const struct reactor *reactor, struct upcall *up)
                              (Py_ssize_t)up->head_len);
     case UPCALL_SETTLED: return Py_BuildValue("(s)", "settled");
     case UPCALL_CHECK: return py_check(up);
-    case UPCALL_PRODUCED: return Py_BuildValue("(sKN)", "produced", id, py_problem(up->status));
+    case UPCALL_PRODUCED:
+        return Py_BuildValue("(sKNy#)", "produced", id, py_problem(up->status),
+                             (const char *)up->head, (Py_ssize_t)up->head_len);
     case UPCALL_IO_ERROR: return Py_BuildValue("(ss)", "io_error", strerror((int)id));
     default: return Py_BuildValue("(sK)", "peer_closed", id);
     }

@@ -346,8 +346,35 @@ def test_delayed_events(broker: RunningBroker) -> None:
     assert (answer.status, answer.json["line"], answer.json["pointer"]) == (422, 1, "/to/1")
     query = {"onlyValid": "true"}
     answer = produce(broker, "t", b"\n".join([line % BAD, line % GOOD]), KEYED, query)
-    assert answer.status in (200, 202) and answer.json["refused"] == 1
+    assert answer.status == 202 and answer.json["refused"] == 1
+    assert answer.json["delayed"] and answer.json["count"] == 1
     until(lambda: stored(broker, "t") == [GOOD, GOOD])
+
+
+@pytest.mark.parametrize("level", ["dead", "reject"])
+def test_what_is_left_of_a_body_says_where_it_is(broker: RunningBroker, level: str) -> None:
+    checked(broker, "t", level)
+    lines = [b'{"value": %s, "key": "k%d"}' % (GOOD, n) for n in range(9)]
+    lines += [b'{"value": %s, "key": "a"}' % BAD]
+    query = {"onlyValid": "true"}
+    answer = produce(broker, "t", b"\n".join(lines), KEYED, query)
+    assert (answer.status, answer.json["count"], answer.json["refused"]) == (200, 9, 1)
+    assert len(answer.json["slices"]) > 1
+    assert sum(each["count"] for each in answer.json["slices"]) == 9
+    # Such that wait can be cancelled: they are named.
+    later = [line[:-1] + b', "deliverAfter": "1h"}' for line in (lines[0], lines[9])]
+    answer = produce(broker, "t", b"\n".join(later), KEYED, query)
+    assert (answer.status, answer.json["count"], answer.json["refused"]) == (202, 1, 1)
+    assert answer.json.get("dead") == ("t.dead" if level == "dead" else None)
+    cancelled = broker.request("DELETE", f"/v1/topic/t/delayed/{answer.json['delayed']}")
+    assert cancelled.status == 204
+    # Said again by its producer it is the one that is stored.
+    named = {"Producer-Id": "p", "Producer-Epoch": "1", "Producer-Seq": "0"}
+    body = GOOD + b"\n" + BAD
+    keyed = query | {"partitionKey": "k"}
+    first, again = (produce(broker, "t", body, NDJSON, keyed, **named) for _ in range(2))
+    assert first.status == again.status == 200 and first.json["startOffset"]
+    assert "startOffset" not in again.json and again.json["count"] == 1
 
 
 def test_members_that_are_there_twice(broker: RunningBroker) -> None:

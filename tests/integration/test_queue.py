@@ -111,6 +111,8 @@ def test_given_back_extended_expired(broker: RunningBroker) -> None:
     (later,) = lease(broker, waitMs=20_000)
     assert later["value"] == 1 and 0.05 < time.monotonic() - began < 10
     assert tell(broker, "extend", [each["id"] for each in first[2:5]]).status == 204
+    for short in (0, 999):
+        assert tell(broker, "extend", [first[2]["id"]], leaseMs=short).status == 400, short
     ended = every(broker, seconds=60, wanted=5)
     assert {each["value"] for each in ended} == {0, 1, 2, 3, 4}
     assert tell(broker, "extend", [first[2]["id"]]).status == 409
@@ -120,6 +122,15 @@ def test_given_back_extended_expired(broker: RunningBroker) -> None:
     assert every(broker, seconds=1.5) == []
     broker.produce("t", lines(*range(8)), key=key)
     assert [each["value"] for each in every(broker)] == [0, 1, 2, 3, 4], "maxInFlight"
+
+
+def test_a_topic_whose_dead_letters_have_no_name_is_told_why(broker: RunningBroker) -> None:
+    long = "t" * 123
+    query = {"type": "queue", "topic": long, "maxDeliveries": 1}
+    refused = broker.request("PUT", "/v1/groups/q", query)
+    assert refused.status == 400 and f"{long}.dead" in refused.json["detail"]
+    assert broker.request("PUT", "/v1/groups/q", query | {"dead": "t.dead"}).status == 200
+    assert broker.request("PUT", "/v1/groups/p", query | {"topic": "t" * 122}).status == 200
 
 
 def test_a_long_poll_is_woken_wherever_the_event_lands(broker: RunningBroker) -> None:
@@ -233,6 +244,9 @@ def test_refusals(broker: RunningBroker) -> None:
     assert put() == put() == 200
     assert broker.register("c", "t", group="q").status == 409
     assert broker.poll("c").status == 409
+    for wrong in ({"max": 0}, {"leaseMs": 0}, {"leaseMs": 999}):
+        refused = broker.request("POST", f"{QUEUE}/lease", {"topic": "t"} | wrong)
+        assert refused.status == 400 and next(iter(wrong)) in refused.json["detail"], wrong
     broker.produce("t", lines(1))
     body = json.dumps({"topic": "t", "to": "latest"}).encode()
     assert broker.request("PUT", "/v1/groups/q/positions", body=body).status == 409

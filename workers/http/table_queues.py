@@ -104,11 +104,13 @@ QUEUE_ROUTES = (
             _TOPIC,
             Parameter(
                 "max",
-                f"How many: {LEASED_DEFAULT} if not given, {LEASED_MAX:,} at most.",
+                f"How many: 1 to {LEASED_MAX:,}, {LEASED_DEFAULT} if not given.",
                 "integer",
             ),
             Parameter(
-                "leaseMs", "For how long: the queue's leaseMs at most, and if not given.", "integer"
+                "leaseMs",
+                f"For how long: from {LEASE_MS_MIN:,}; the queue's leaseMs at most, and if not given.",
+                "integer",
             ),
             MAX_BYTES,
             WAIT,
@@ -191,6 +193,7 @@ QUEUE_ROUTES = (
             {
                 "leaseMs": {
                     "type": "integer",
+                    "minimum": LEASE_MS_MIN,
                     "description": "The queue's leaseMs at most, and if not given.",
                 }
             }

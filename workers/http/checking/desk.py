@@ -99,9 +99,9 @@ class Checking:
             told |= {"dead": grave}
         if left is None:
             raise refusal(withheld.topic, told)
-        await service.made.produce_checked(withheld.number, left)
-        count = len(body.values) - len(flaws)
-        return json_response({"topic": withheld.topic, "count": count, **told})
+        stored = await service.made.produce_checked(withheld.number, left)
+        told = {"topic": withheld.topic, "count": len(body.values) - len(flaws)} | stored | told
+        return json_response(told, 202 if _waits(stored) else 200)
 
     async def look(self, topic: str, batches: bytes, is_json: bool) -> None:
         """Of what is no produce of its own: UnprocessableError, unless values are only told."""
@@ -139,6 +139,11 @@ class Checking:
         if len(self._warned) >= WARNED_MAX:
             self._warned.clear()
         self._warned[topic] = (last_s, count)
+
+
+def _waits(stored: dict[str, Any]) -> bool:
+    """Whether these events are not in their topic yet."""
+    return any("delayed" in each for each in stored.get("slices", [stored]))
 
 
 def _told(body: Body, flaws: dict[int, Flaw]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from barco import limits
+from barco.errors import RequestError
 from barco.model.queues import LEASE_MS_MAX, LEASE_MS_MIN, LEASED_DEFAULT, LEASED_MAX
 from barco.workers.http.base.messages import (
     JSON,
@@ -41,13 +42,16 @@ class LeaseAsked(Struct, frozen=True):
         """RequestError, NotAcceptableError: it asks for something else."""
         kind = choose(request.header("accept"), QUEUE_FORMATS)
         group, topic = queue_of(request)
-        most = max(1, request.number("max", default=LEASED_DEFAULT, most=LEASED_MAX))
+        most = request.number("max", default=LEASED_DEFAULT, most=LEASED_MAX)
+        if most < 1:
+            raise RequestError("max is at least 1.")
         lease_ms = request.number("leaseMs", default=0, most=LEASE_MS_MAX)
+        if request.value("leaseMs") is not None:
+            check_lease_ms(lease_ms)
         wait_ms = request.number("waitMs", default=0, most=limits.POLL_WAIT_MS_MAX)
         budget = request.number(
             "maxBytes", default=limits.POLL_BYTES_DEFAULT, most=limits.POLL_BYTES_MAX
         )
-        lease_ms = max(lease_ms, LEASE_MS_MIN) if lease_ms else 0
         return cls(kind, group, topic, most, lease_ms, wait_ms, max(1, budget))
 
     @property
@@ -75,6 +79,13 @@ class LeasesAsked:
                     self._kept.clear()
                 self._kept[key] = found
         return found
+
+
+def check_lease_ms(given: int) -> int:
+    """What was asked for, if a lease may be so short."""
+    if given < LEASE_MS_MIN:
+        raise RequestError(f"leaseMs is at least {LEASE_MS_MIN}.")
+    return given
 
 
 def queue_of(request: Request) -> tuple[str, str]:

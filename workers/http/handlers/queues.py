@@ -46,7 +46,7 @@ from barco.workers.http.base.messages import (
 )
 from barco.workers.http.base.render import CHUNKS, render
 from barco.workers.http.base.waiting import LeaderWait
-from barco.workers.http.consuming.leases import LeasesAsked, queue_of
+from barco.workers.http.consuming.leases import LeasesAsked, check_lease_ms, queue_of
 from barco.workers.http.consuming.rejects import reason_of
 from barco.workers.http.handlers.topics import Topics
 from barco.workers.shard.reads import Chunk, Extent, chunk_place, extent_from_list
@@ -297,8 +297,8 @@ class QueueRoutes:
         """These take longer."""
         runs, given = _named(request, ("leaseMs",))
         args = _queue(request)
-        if lease_ms := _whole(given, "leaseMs", LEASE_MS_MAX):
-            args["leaseMs"] = max(lease_ms, LEASE_MS_MIN)
+        if (lease_ms := _whole(given, "leaseMs", LEASE_MS_MAX)) is not None:
+            args["leaseMs"] = check_lease_ms(lease_ms)
         return await self._change("queue_extend", args, runs, repeat=True)
 
     async def _change(

@@ -137,6 +137,11 @@ class Topics:
     async def graveyard(self, user: User, topic: str, given: str | None) -> str:
         """The topic of another one's dead letters; it is there. Another than its own one is written
         to by who may."""
+        if not given and len(topic) + len(GRAVEYARD) > limits.TOPIC_NAME_BYTES_MAX:
+            raise RequestError(
+                f"Its dead letters would go to {topic}{GRAVEYARD}, a name of more than "
+                f"{limits.TOPIC_NAME_BYTES_MAX} characters: name another topic, where dead can be said."
+            )
         dead = check_topic(given or topic + GRAVEYARD)
         if dead == topic:
             raise RequestError("Dead letters go to another topic.")

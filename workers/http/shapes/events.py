@@ -31,7 +31,7 @@ STORED = object_of(
     **_STORED,
     slices=list_of(object_of("token rangeIndex version count", **_STORED))
     | {"description": "Instead of one place: the share of each, if the keys belong to several."},
-    refused=told("integer", "Where some are not stored, as values are checked; without places."),
+    refused=told("integer", "Where some are not stored, as values are checked."),
     flaws=list_of(
         object_of(
             "line reason",
