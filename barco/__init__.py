@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         QueueEvent,
         ReaderOptions,
         TopicSlice,
+        TypedTopic,
         read,
     )
 
@@ -57,6 +58,7 @@ __all__ = [
     "QueueEvent",
     "ReaderOptions",
     "TopicSlice",
+    "TypedTopic",
     "__version__",
     "read",
 ]

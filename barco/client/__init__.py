@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barco.client.queue import AsyncQueue, Queue, QueueEvent
     from barco.client.reader import AsyncReader, ReaderOptions, read
     from barco.client.sender import ProducerOptions
+    from barco.client.typed import TypedTopic
     from barco.client.wire.access import Access
     from barco.client.wire.batching import Ack
     from barco.client.wire.codec import Event
@@ -48,6 +49,7 @@ __all__ = [
     "QueueEvent",
     "ReaderOptions",
     "TopicSlice",
+    "TypedTopic",
     "read",
 ]
 
@@ -76,6 +78,7 @@ _WHERE = {
     "QueueEvent": "queue",
     "ReaderOptions": "reader",
     "TopicSlice": "base.settings",
+    "TypedTopic": "typed",
     "read": "reader",
 }
 

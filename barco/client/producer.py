@@ -94,15 +94,17 @@ class AsyncProducer:
         values: Sequence[bytes | None],
         keys: Sequence[bytes | None] | None = None,
         headers: Sequence[Headers | None] | None = None,
+        timestamps_us: Sequence[int] | None = None,
     ) -> asyncio.Future[int]:
         """Takes many events, cheaply; the future has their number once all are durable.
 
         `keys` is None, or has one for each value, None where there is none; so `headers`, each as
-        with `send`. Order is kept for each key.
+        with `send`. `timestamps_us` is None, or has microseconds since 1970 for each value. Order
+        is kept for each key.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
-        enqueue_many(self._sender, check_topic(topic), values, keys, headers, future)
+        enqueue_many(self._sender, check_topic(topic), values, keys, headers, timestamps_us, future)
         return future
 
     async def drain(self) -> None:
@@ -199,17 +201,19 @@ class Producer(Closing):
         values: Sequence[bytes | None],
         keys: Sequence[bytes | None] | None = None,
         headers: Sequence[Headers | None] | None = None,
+        timestamps_us: Sequence[int] | None = None,
     ) -> concurrent.futures.Future[int]:
         """Takes many events, cheaply; the future has their number once all are durable.
 
         `keys` is None, or has one for each value, None where there is none; so `headers`, each as
-        with `send`. Order is kept for each key.
+        with `send`. `timestamps_us` is None, or has microseconds since 1970 for each value. Order
+        is kept for each key.
         """
         check_topic(topic)
         if self._sender.buffered_bytes() >= self._sender.options.buffer_bytes:
             next(self._waits_for_room())
         future: concurrent.futures.Future[int] = Delivery()
-        enqueue_many(self._sender, topic, values, keys, headers, future)
+        enqueue_many(self._sender, topic, values, keys, headers, timestamps_us, future)
         return future
 
     def flush(self, timeout_s: float | None = None) -> None:
@@ -243,6 +247,7 @@ def enqueue_many(
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None,
     headers: Sequence[Headers | None] | None,
+    timestamps_us: Sequence[int] | None,
     future: "asyncio.Future[int] | concurrent.futures.Future[int]",
 ) -> None:
     """Hands the events to the engine, slice by slice; `future` gets their number in the end."""
@@ -250,6 +255,11 @@ def enqueue_many(
         raise ValueError(f"{len(values)} values but {len(keys)} keys")
     if headers is not None and len(headers) != len(values):
         raise ValueError(f"{len(values)} values but headers of {len(headers)}")
+    if timestamps_us is not None and len(timestamps_us) != len(values):
+        raise ValueError(f"{len(values)} values but {len(timestamps_us)} timestamps")
+    for time_us in timestamps_us or ():
+        check_timestamp(time_us)
+    times: Sequence[int] = timestamps_us or ()
     packed = () if headers is None else list(map(to_headers, headers))
     ring = sender.ring
     if ring is None:
@@ -267,9 +277,9 @@ def enqueue_many(
     if not total:
         resolve(None)
         return
-    parts: Parts = {None: ((), values, packed)}
+    parts: Parts = {None: ((), values, packed, times)}
     if keys is not None:
-        parts = by_slice(ring, keys, values, packed)
+        parts = by_slice(ring, keys, values, packed, times)
     sender.enqueue_many(topic, parts, settle_once(total, resolve))
 
 
@@ -278,18 +288,25 @@ def by_slice(
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
     headers: Sequence[bytes | None] = (),
+    timestamps_us: Sequence[int] = (),
 ) -> Parts:
-    """Keys, values and headers of each slice, in their order; those without a key under None."""
-    parts: dict[SliceKey | None, tuple[list[bytes], list[bytes | None], list[bytes | None]]] = {}
+    """Keys, values, headers and timestamps of each slice, in their order; those without a key under
+    None."""
+    parts: dict[
+        SliceKey | None,
+        tuple[list[bytes], list[bytes | None], list[bytes | None], list[int]],
+    ] = {}
     slice_of_key = ring.slice_of_key
     for number, (key, value) in enumerate(zip(keys, values, strict=True)):
         at = None if key is None else slice_of_key(key)
         part = parts.get(at)
         if part is None:
-            part = parts[at] = ([], [], [])
+            part = parts[at] = ([], [], [], [])
         if key is not None:
             part[0].append(key)
         part[1].append(value)
         if headers:
             part[2].append(headers[number])
+        if timestamps_us:
+            part[3].append(timestamps_us[number])
     return parts

@@ -17,6 +17,7 @@ from barco.client.base.loopthread import LoopThread
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.base.settings import ReaderSettings, Start, parted
 from barco.client.consuming.enrolment import CHUNKS_TYPE
+from barco.client.consuming.paused import place_of
 from barco.client.slice_reads import SliceReads
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.batching import SliceKey
@@ -165,7 +166,8 @@ def read(
         for event in barco.read("trips", start=1_700_000_000_000_000):
             ...
 
-    `start` is "earliest", "latest", a time in microseconds since 1970, or {slice: cursor} with
+    `start` is "earliest", "latest", a time (a datetime, or microseconds since 1970), or {slice:
+    cursor} with
     cursors of earlier events (`event.next_cursor`). Within a slice the order is that of the
     offsets; nothing is committed anywhere. Options: see `ReaderOptions`.
     """
@@ -195,13 +197,7 @@ def starts(start: Start) -> list[str]:
     """The places in a start, as the API spells them."""
     if isinstance(start, Mapping):
         return [str(cursor) for cursor in start.values()]
-    if isinstance(start, int):
-        if not 0 <= start < 2**63:
-            raise ValueError(f"a time is microseconds since 1970, not {start}")
-        return [f"timestamp:{start}"]
-    if start not in ("earliest", "latest"):
-        raise ValueError('start is "earliest", "latest", a time in µs, or {slice: cursor}')
-    return [start]
+    return [place_of(start)]
 
 
 def start_of(start: Start, key: SliceKey) -> str:

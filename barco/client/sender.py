@@ -52,10 +52,11 @@ _log = logging.getLogger("barco.client")
 _PRODUCER_ID = re.compile(r"[A-Za-z0-9_.-]{0,60}", re.ASCII)
 BATCH_TYPE = "application/vnd.barco.batch"
 Parts = Mapping[
-    SliceKey | None, tuple[Sequence[bytes], Sequence[bytes | None], Sequence[bytes | None]]
+    SliceKey | None,
+    tuple[Sequence[bytes], Sequence[bytes | None], Sequence[bytes | None], Sequence[int]],
 ]
-"""Keys, values and headers (none at all, or of each event, as they are stored) of each slice; under
-None, those without a key (and no keys)."""
+"""Keys, values, headers and timestamps (of both none at all, or of each event, as they are stored)
+of each slice; under None, those without a key (and no keys)."""
 
 REFRESH_TIMEOUT_S = 2.0
 REQUEST_TIMEOUT_S = 10.0
@@ -160,15 +161,16 @@ class Sender:
         with self._lock:
             self._check_room(0)
             now = time.monotonic()
-            for slice_key, (keys, values, headers) in parts.items():
+            for slice_key, (keys, values, headers, times) in parts.items():
                 if slice_key is not None:
                     lane = batcher.keyed_lane(topic, slice_key)
-                    batcher.extend(lane, keys, values, on_done, now, headers)
+                    batcher.extend(lane, keys, values, on_done, now, headers, times)
                     continue
-                for turn, (piece, its) in enumerate(self._pieces(values, headers)):
+                for turn, at in enumerate(self._pieces(values, headers)):
+                    piece = values[at]
                     size = len(piece[0] or b"")
                     lane = batcher.keyless_lane(topic, ring.slices, size, rotate=turn > 0)
-                    batcher.extend(lane, (), piece, on_done, now, its)
+                    batcher.extend(lane, (), piece, on_done, now, headers[at], times[at])
             news = batcher.news()
         if news:
             self._wake(news)
@@ -241,12 +243,12 @@ class Sender:
 
     def _pieces(
         self, values: Sequence[bytes | None], headers: Sequence[bytes | None]
-    ) -> Iterator[tuple[Sequence[bytes | None], Sequence[bytes | None]]]:
+    ) -> Iterator[slice]:
         """Runs of about a batch each, so that events without a key spread over the slices."""
         total = sum(sizes_of(values)) + sum(sizes_of(headers))
         count = max(1, len(values) * self.options.batch_bytes // max(1, total))
         for first in range(0, len(values), count):
-            yield values[first : first + count], headers[first : first + count]
+            yield slice(first, first + count)
 
     def _check_room(self, size: int) -> None:
         free = self.options.buffer_bytes - self._batcher.buffered_bytes

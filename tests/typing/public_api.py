@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any, assert_type
 
 import barco
@@ -35,6 +36,28 @@ def consume() -> None:
             assert_type(event.key, bytes | None)
             assert_type(event.timestamp_us, int)
             assert_type(event.next_cursor, str)
+
+
+def steer() -> None:
+    """Where a consumer reads, and values of a type."""
+    trips = barco.TypedTopic("trips", serialize=str, deserialize=int, key=lambda n: str(n % 7))
+    assert_type(trips, barco.TypedTopic[int])
+    with barco.Producer() as producer, barco.Consumer("trips") as consumer:
+        assert_type(trips.send(producer, 3).result(), barco.Ack)
+        assert_type(trips.send_many(producer, [1, 2]).result(), int)
+        assert_type([trips.value(each) for each in consumer.poll()], list[int | None])
+        producer.send_many("trips", [b"a"], timestamps_us=[1])
+        some = barco.TopicSlice("trips", 3)
+        consumer.pause(some)
+        assert_type(consumer.paused, frozenset[barco.TopicSlice])
+        consumer.resume()
+        consumer.seek("trips", "earliest")
+        consumer.seek("trips", datetime.now(UTC))
+        consumer.seek("trips", {some: "1.0"})
+        trips.send(producer, "three")  # type: ignore[call-overload]
+        consumer.seek("trips", "ealiest")  # type: ignore[arg-type]
+        consumer.pause(3)  # type: ignore[arg-type]
+        producer.send_many("trips", [b"a"], timestamps_us=["now"])  # type: ignore[list-item]
 
 
 def queue() -> None:

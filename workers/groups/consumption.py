@@ -164,6 +164,8 @@ class Consumption(Offsets):
                 if ends is None or ends[1] <= cursor.position:
                     continue
                 slot = (cursor.topic, cursor.slice)
+                if slot in request.paused:
+                    continue
                 before = extents.get(slot)
                 share = left // (len(hungry) - number)
                 extent = await self._read(cursor, request, share, result)
@@ -288,13 +290,21 @@ class Consumption(Offsets):
 
     # --- What a poll may be followed by -----------------------------------------------------------
 
-    async def wait(self, member: Member, timeout: float, *, far: bool = False) -> bool:
-        """Until there is something to deliver to this consumer, or its slices change."""
+    async def wait(
+        self,
+        member: Member,
+        timeout: float,
+        *,
+        far: bool = False,
+        paused: frozenset[Slot] = frozenset(),
+    ) -> bool:
+        """Until there is something to deliver to this consumer, or its slices change. paused: of
+        these it wants nothing now."""
 
         def ready() -> bool:
             if self._membership.get(member.consumer_id) is not member:
                 return True
-            return self._has_more(member) and not (far and self._is_direct(member))
+            return self._has_more(member, paused) and not (far and self._is_direct(member))
 
         if not far:
             self._direct[member.key] = time.monotonic() + timeout
@@ -319,8 +329,10 @@ class Consumption(Offsets):
     def _is_near(self, worker: int) -> bool:
         return process_of(worker)[0] == process_of(self.peer)[0] if worker >= 0 else False
 
-    def _has_more(self, member: Member) -> bool:
+    def _has_more(self, member: Member, paused: frozenset[Slot]) -> bool:
         for topic, index in member.slots(self.slices, self._first_slice):
+            if (topic, index) in paused:
+                continue
             ends = self._reactor.stream_ends(topic, index)
             cursor = self._cursors.get((member.group, topic, index))
             if ends is None or cursor is None:

@@ -11,7 +11,7 @@ from barco.workers.groups.views import GroupView, Member
 from barco.workers.seams import ReactorLike
 from barco.workers.shard.appends import Appends
 from barco.workers.shard.burial import LastPlace
-from barco.workers.shard.reads import Reads, extent_to_list
+from barco.workers.shard.reads import Reads, Slot, extent_to_list
 from barco.workers.shard.waiting import Waiters
 
 Args = Mapping[str, Any]
@@ -83,6 +83,7 @@ class ConsumerDesk:
             first=args["first"],
             far=args.get("far", False),
             placement=args.get("placement"),
+            paused=self._paused(args),
         )
         result = await self.consumption.poll(request)
         return {
@@ -99,9 +100,17 @@ class ConsumerDesk:
             member, far = await self._member(args), args.get("far", False)
             if not far and args.get("seen") not in (None, member.placement):
                 return True  # It has changed on the way. Brokers learn of that at different times.
-            return await self.consumption.wait(member, timeout, far=far)
+            paused = self._paused(args)
+            return await self.consumption.wait(member, timeout, far=far, paused=paused)
         index, offset = args["slice"], args["offset"]
         return await self.waiters.wait(lambda: self.reads.bounds(topic, index)[1] > offset, timeout)
+
+    def _paused(self, args: Args) -> frozenset[Slot]:
+        """As `Paused.told` has them: of these slices the consumer wants nothing now."""
+        told = args.get("paused", {})
+        return frozenset(
+            (topic, number - self.first_slice) for topic in told for number in told[topic]
+        )
 
     async def _commit(self, args: Args) -> list[list[Any]]:
         key = (args["consumer"], args["session"])

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from barco import limits
 from barco.workers.groups.cursor import Key
 from barco.workers.groups.views import Member
-from barco.workers.shard.reads import Extent
+from barco.workers.shard.reads import Extent, Slot
 
 
 class Said(Struct, frozen=True):
@@ -88,6 +88,9 @@ class PollRequest(Struct, frozen=True):
     placement: str | None = None
     """Of what the consumer knows that it is to read. It wants to know before it loses any of it;
     None: it does not ask for that."""
+
+    paused: frozenset[Slot] = frozenset()
+    """The consumer keeps these, and wants nothing of them now."""
 
     @property
     def knows(self) -> bool:

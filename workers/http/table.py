@@ -159,7 +159,8 @@ _GROUPS = (
                 "properties": {
                     "topic": {"type": "string"},
                     "to": {
-                        "description": "earliest, latest, timestamp:<µs>, a time, or cursors.",
+                        "description": "earliest, latest, timestamp:<µs>, a time; or one of these, "
+                        "or a cursor, for each of some slices.",
                         "oneOf": [
                             {"type": "string"},
                             {

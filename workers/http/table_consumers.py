@@ -157,6 +157,12 @@ CONSUMER_ROUTES = (
                 values=("broker",),
             ),
             Parameter(
+                "paused",
+                "TOPIC/N,N,…: these slices, by their numbers in the ring, stay with the consumer, "
+                "which wants nothing of them now; of each topic.",
+                repeated=True,
+            ),
+            Parameter(
                 "placement",
                 "For a consumer that wants to hear of slices that become another's before they do: "
                 "the Barco-Placement that it has acted on. Another one is answered at once.",

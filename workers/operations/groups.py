@@ -101,18 +101,20 @@ class GroupDesk:
         topic, to = args["topic"], args["to"]
         offsets: dict[int, int] = {}
         for index in self._consumption.slices:
-            start, end = self._reads.bounds(topic, index)
-            if isinstance(to, dict):
-                if (number := self._first_slice + index) in to:
-                    offsets[index] = min(max(start, to[number]), end)
-            elif to == "earliest":
-                offsets[index] = start
-            elif to == "latest":
-                offsets[index] = end
-            else:
-                offsets[index] = await self._reads.at_timestamp(topic, index, int(to))
+            place = to.get(self._first_slice + index) if isinstance(to, dict) else to
+            if place is not None:
+                offsets[index] = await self._offset_at(topic, index, place)
         await self._consumption.seek(args["group"], topic, offsets, *_whose(args))
         return offsets
+
+    async def _offset_at(self, topic: str, index: int, place: str | int) -> int:
+        """Of an offset, an end, or a time in microseconds as text."""
+        start, end = self._reads.bounds(topic, index)
+        if isinstance(place, int):
+            return min(max(start, place), end)
+        if place in ("earliest", "latest"):
+            return start if place == "earliest" else end
+        return await self._reads.at_timestamp(topic, index, int(place))
 
     async def _forget(self, args: Args) -> int:
         queues = await self._queues.forget(args["group"])

@@ -61,7 +61,9 @@ class MadeProduces:
     async def produce_checked(self, request: int, body: bytes) -> dict[str, Any]:
         """As `produce`: this body, of a request that was withheld. Returns where it is, as the
         answers of a produce say it; {} if it was stored before."""
-        stored = await self._told(request, lambda: self._reactor.produce_checked(request, body, True))
+        stored = await self._told(
+            request, lambda: self._reactor.produce_checked(request, body, True)
+        )
         return json.loads(stored) if stored else {}
 
     def go_on(self, request: int, body: bytes) -> None:

@@ -63,6 +63,13 @@ class ClosedError(BarcoError):
     title = "The client is closed"
 
 
+class DeserializeError(BarcoError):
+    """A program's own function has refused a value; `fields` has the `event`."""
+
+    slug = "deserialize"
+    title = "The value is not of its type"
+
+
 class ForkedError(ClosedError):
     """The client belongs to the process that this one was forked off."""
 

@@ -5,12 +5,19 @@ The values, with their defaults and what each is for: `ProducerOptions`, `Consum
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from barco.model.token import TOKEN_MIN
 
-Start = Literal["earliest", "latest"] | int | Mapping[int, str] | Mapping[tuple[int, int], str]
-"""Of a read: an end, a time in microseconds since 1970, or cursors of slices; a slice is its
+Start = (
+    Literal["earliest", "latest"]
+    | datetime
+    | int
+    | Mapping[int, str]
+    | Mapping[tuple[int, int], str]
+)
+"""Of a read: an end, a time (with its zone, or in microseconds since 1970), or cursors of slices; a slice is its
 number, or (token, number) in a ring of several brokers."""
 
 

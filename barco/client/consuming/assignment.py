@@ -80,7 +80,7 @@ class Assignment:
         return self._move(found[0], tuple(members))
 
     def _move(self, answer: Mapping[str, Any], whose: tuple[Enrolment, ...]) -> Rebalance | None:
-        now, placement = self._read(answer), str(answer["placement"])
+        now, placement = slices_of(answer, self._ring), str(answer["placement"])
         move = Rebalance(sorted(self.slices - now), sorted(now - self.slices), whose, placement)
         if move.revoked or move.assigned:
             return move
@@ -108,14 +108,15 @@ class Assignment:
             return True
         return {TopicSlice(each.topic, each.slice, each.token) for each in events} <= self.slices
 
-    def _read(self, answer: Mapping[str, Any]) -> frozenset[TopicSlice]:
-        ring = self._ring
-        found = set()
-        for topic, numbers in answer["slices"].items():
-            for number in numbers:
-                if ring is None:
-                    found.add(TopicSlice(topic, int(number)))
-                else:
-                    at, index = divmod(int(number), ring.slices_per_range)
-                    found.add(TopicSlice(topic, index, int(ring.token(at))))
-        return frozenset(found)
+
+def slices_of(answer: Mapping[str, Any], ring: Placement | None) -> frozenset[TopicSlice]:
+    """The slices in an answer of `Enrolment.assignment`."""
+    found = set()
+    for topic, numbers in answer["slices"].items():
+        for number in numbers:
+            if ring is None:
+                found.add(TopicSlice(topic, int(number)))
+            else:
+                at, index = divmod(int(number), ring.slices_per_range)
+                found.add(TopicSlice(topic, index, int(ring.token(at))))
+    return frozenset(found)

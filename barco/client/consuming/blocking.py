@@ -13,6 +13,7 @@ from barco.client.consuming.assignment import Rebalance
 from barco.client.consuming.consumer import AsyncConsumer, unless_lost
 from barco.client.consuming.enrolment import POLL_WAIT_S_MAX
 from barco.client.consuming.handling import Handling, HandlingTerms
+from barco.client.consuming.paused import SeekTo
 from barco.client.wire.access import Endpoints
 from barco.client.wire.codec import Event
 
@@ -57,6 +58,24 @@ class Consumer:
     def assignment(self) -> frozenset[TopicSlice]:
         """The slices that it reads, as the program was told; none if it does not ask for that."""
         return self._consumer.assignment
+
+    @property
+    def paused(self) -> frozenset[TopicSlice]:
+        """The slices that `pause` has named, whoever reads them."""
+        return self._consumer.paused
+
+    def pause(self, *slices: TopicSlice) -> None:
+        """Nothing of these slices comes until `resume`: see `AsyncConsumer.pause`."""
+        self._consumer.pause(*slices)
+
+    def resume(self, *slices: TopicSlice) -> None:
+        """The contrary of `pause`; of all slices if none is named."""
+        self._consumer.resume(*slices)
+
+    def seek(self, topic: str, to: SeekTo) -> None:
+        """Goes back or ahead in the slices of a topic that this consumer reads: see
+        `AsyncConsumer.seek`."""
+        self._thread.run(self._consumer.seek(topic, to))
 
     def _tell(self, move: Rebalance) -> None:
         for _ in move.calls(self._consumer.options):
@@ -118,9 +137,9 @@ class Consumer:
         """Events for ever."""
         while True:
             ahead = self._consumer._ahead
-            if not ahead:
+            if self._consumer._changed or not ahead:
                 ahead.extend(self.poll(POLL_WAIT_S_MAX))
-            while ahead:
+            while ahead and not self._consumer._changed:
                 self._consumer._beats.called()
                 yield ahead.popleft()
 

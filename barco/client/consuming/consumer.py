@@ -27,23 +27,25 @@ from typing import Any, Self, Unpack
 from barco.client.base.errors import ClosedError
 from barco.client.base.names import DEFAULT_ENDPOINT, check_topic
 from barco.client.base.settings import ConsumerSettings, TopicSlice, parted
-from barco.client.consuming.assignment import Assignment, Rebalance
+from barco.client.consuming.assignment import Assignment, Rebalance, slices_of
 from barco.client.consuming.enrolment import (
-    JOIN_GRACE_S,
     LEAVE_S_MAX,
     PAUSE_FIRST_S,
     PAUSE_MAX_S,
     POLL_WAIT_S_MAX,
     ConsumerOptions,
     Enrolment,
+    join,
 )
 from barco.client.consuming.handling import Handling, HandlingTerms
 from barco.client.consuming.heartbeats import Heartbeats
+from barco.client.consuming.paused import Paused, SeekTo, places
 from barco.client.wire.access import Access, Endpoints
 from barco.client.wire.codec import Event
 from barco.client.wire.discovery import Directory
 from barco.client.wire.transport import Pool
 from barco.errors import BarcoError, ConflictError, NotFoundError, NotRegisteredError
+from barco.model.placement import Placement
 from barco.model.queues import REASON_BYTES_MAX
 
 _log = logging.getLogger("barco.client")
@@ -82,9 +84,13 @@ class AsyncConsumer:
         self._directory = Directory(self._access)
         self._pool = Pool(self._access, connections_max=2)
         self._members: list[Enrolment] = []
+        self._ring: Placement | None = None
         self._polls: dict[Enrolment, asyncio.Task[list[Event]]] = {}
         self._ahead: deque[Event] = deque()  # Polled, and not taken by iteration yet.
         self._batch: list[Event] = []  # All that the last poll returned.
+        self._gave: list[Enrolment] = []  # The brokers that it came from.
+        self._paused = Paused()
+        self._changed = False  # What was asked for before is not what is wanted now.
         self._closed = False
         self._assignment = Assignment(None, wanted=False)
         self._refused = 0
@@ -98,11 +104,20 @@ class AsyncConsumer:
             raise ClosedError("the consumer is closed")
         brokers = await self._directory.brokers(self.options.request_timeout_s)
         self._members = [
-            Enrolment(self._pool, endpoint, brokers.ring, self.topics, self.group, self.options)
+            Enrolment(
+                self._pool,
+                endpoint,
+                brokers.ring,
+                self.topics,
+                self.group,
+                self.options,
+                self._paused,
+            )
             for endpoint in brokers.consume
         ]
+        self._ring = brokers.ring
         self._assignment = Assignment(brokers.ring, wanted=self.options.wants_moves)
-        await self._join()
+        await join(self._members)
         self._beats.start()
         return self
 
@@ -122,34 +137,6 @@ class AsyncConsumer:
         assert failure is not None, "there is at least one broker"
         raise failure
 
-    async def _join(self) -> None:
-        """Registers at one broker, which tells the others before it answers; at the next one as
-        well if that takes long. A broker that has not heard of it refuses a poll, which registers.
-        """
-        waiting = random.sample(self._members, len(self._members))
-        joining: set[asyncio.Task[None]] = set()
-        failure: BaseException | None = None
-        try:
-            while waiting or joining:
-                if waiting:
-                    joining.add(asyncio.ensure_future(waiting.pop().register()))
-                done, joining = await asyncio.wait(
-                    joining,
-                    timeout=JOIN_GRACE_S if waiting else None,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                for task in done:
-                    if (failure := task.exception()) is None:
-                        return
-                    if not isinstance(failure, BarcoError) or not failure.retryable:
-                        raise failure
-            assert failure is not None, "there is at least one broker"
-            raise failure
-        finally:
-            for task in joining:
-                task.cancel()
-            await asyncio.gather(*joining, return_exceptions=True)
-
     async def poll(self, timeout_s: float = 1.0) -> list[Event]:
         """The next events: those that iteration has not taken yet, else from the broker.
 
@@ -166,6 +153,59 @@ class AsyncConsumer:
         """The slices that it reads, as the program was told; none if it does not ask for that."""
         return self._assignment.slices
 
+    @property
+    def paused(self) -> frozenset[TopicSlice]:
+        """The slices that `pause` has named, whoever reads them."""
+        return self._paused.slices
+
+    def pause(self, *slices: TopicSlice) -> None:
+        """Nothing of these slices comes until `resume`; they stay with this consumer, if they are,
+        and what iteration has not taken of them comes later. At most 1,000. For a program that can
+        not take more of some, and polls on for the others and to stay a member."""
+        self._paused.add(slices)
+        self._changed = True
+
+    def resume(self, *slices: TopicSlice) -> None:
+        """The contrary of `pause`; of all slices if none is named."""
+        self._paused.remove(slices)
+        self._changed = True
+
+    async def seek(self, topic: str, to: SeekTo) -> None:
+        """Goes back or ahead in the slices of a topic that this consumer reads: the next events are
+        from there, and the group's positions are. What was taken before is committed. ValueError: a
+        slice is not this consumer's."""
+        self._beats.called()
+        await self._ask_anew(whole=True)
+        found: list[frozenset[TopicSlice]] = []
+
+        async def ask(member: Enrolment) -> None:
+            found.append(slices_of(await member.assignment(), self._ring))
+
+        await self._insist(ask)
+        slices = places(check_topic(topic), to, found[-1], self._ring)
+        if slices:
+            await self._insist(lambda member: member.seek(self.group, topic, slices))
+
+    async def _ask_anew(self, *, whole: bool = False) -> None:
+        """What was polled and not taken comes again, by what is wanted now. whole: what was taken
+        is committed in any case, and not by the next poll."""
+        if not self._members:
+            return
+        polls, self._polls = self._polls, {}
+        for task in polls.values():
+            task.cancel()
+        await asyncio.gather(*polls.values(), return_exceptions=True)
+        for member, task in polls.items():
+            if not task.cancelled() and not task.exception():
+                member.refuse()
+        if self._ahead or (whole and self._batch):
+            await unless_lost(self.commit_to(*self._taken()))
+            for member in self._gave:
+                member.refuse()
+            self._ahead.clear()
+            self._batch = []
+        self._changed = False
+
     async def _tell(self, move: Rebalance) -> None:
         for told in move.calls(self.options):
             if inspect.isawaitable(told):
@@ -175,6 +215,8 @@ class AsyncConsumer:
     async def step(self, deadline: float) -> list[Event] | Rebalance:
         """The next events; or of what the program is to be told before. For `poll`."""
         self._beats.called()
+        if self._changed:
+            await self._ask_anew()
         if self._ahead:
             rest = list(self._ahead)
             self._ahead.clear()
@@ -374,9 +416,9 @@ class AsyncConsumer:
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Events for ever."""
         while True:
-            if not self._ahead:
+            if self._changed or not self._ahead:
                 self._ahead.extend(await self.poll(POLL_WAIT_S_MAX))
-            while self._ahead:
+            while self._ahead and not self._changed:
                 self._beats.called()  # A batch may take longer than a program may be busy.
                 yield self._ahead.popleft()
 
@@ -398,12 +440,14 @@ class AsyncConsumer:
     def _collect(self, done: set[asyncio.Task[list[Event]]]) -> list[Event]:
         events: list[Event] = []
         failure: BaseException | None = None
+        self._gave = []
         for member, task in list(self._polls.items()):
             if task in done:
                 del self._polls[member]
                 failure = failure or task.exception()
                 if task.exception() is None and self._assignment.covers(task.result()):
                     events += task.result()
+                    self._gave.append(member)
                 elif task.exception() is None:
                     member.refuse()
                     self._refused += 1

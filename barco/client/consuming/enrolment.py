@@ -3,15 +3,17 @@
 import asyncio
 import json
 import logging
+import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from barco import limits
 from barco.client.base.errors import BadAnswerError, response_error
 from barco.client.base.settings import TopicSlice
+from barco.client.consuming.paused import Paused
 from barco.client.wire.codec import Event, decode_chunks, parse_skips
 from barco.client.wire.delivery import retry_after
 from barco.client.wire.http1 import Request, Response
@@ -92,8 +94,10 @@ class Enrolment:
         topics: Sequence[str],
         group: str,
         options: ConsumerOptions,
+        paused: Paused,
     ) -> None:
         self.endpoint = endpoint
+        self._paused = paused
         self._ring = ring
         self._pool = pool
         self._options = options
@@ -148,6 +152,7 @@ class Enrolment:
             ("delivery", self._delivery),
             ("scope", "broker"),  # The others are asked as well.
         ]
+        query += self._paused.told(self._ring)
         if self.placement is not None:
             query.append(("placement", self.placement))
         request = _request("POST", "poll", query, ("Accept", CHUNKS_TYPE))
@@ -171,6 +176,14 @@ class Enrolment:
         broker passes it on to whoever leads the slices."""
         positions = [self._named(event) | {"cursor": event.next_cursor} for event in events]
         await self._tell("commit", {"positions": positions})
+
+    async def seek(self, group: str, topic: str, slices: dict[str, str]) -> None:
+        """Moves the group's positions in these slices of a topic, by their numbers in the ring;
+        durably."""
+        target = f"/v1/groups/{quote(group, safe='')}/positions"
+        body = json.dumps({"topic": topic, "to": {"slices": slices}}).encode()
+        request = Request("PUT", target, (("Content-Type", "application/json"),), body)
+        await self._ask(request, self._options.request_timeout_s)
 
     async def reject(self, event: Event, more: dict[str, Any]) -> None:
         """An event becomes a dead letter, and all up to it is committed; durably."""
@@ -223,6 +236,35 @@ class Enrolment:
                 error.fields["retry_after_s"] = retry_after(answer)
             raise error
         return answer
+
+
+async def join(members: Sequence[Enrolment]) -> None:
+    """Registers at one broker, which tells the others before it answers; at the next one as
+    well if that takes long. A broker that has not heard of it refuses a poll, which registers.
+    """
+    waiting = random.sample(members, len(members))
+    joining: set[asyncio.Task[None]] = set()
+    failure: BaseException | None = None
+    try:
+        while waiting or joining:
+            if waiting:
+                joining.add(asyncio.ensure_future(waiting.pop().register()))
+            done, joining = await asyncio.wait(
+                joining,
+                timeout=JOIN_GRACE_S if waiting else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for task in done:
+                if (failure := task.exception()) is None:
+                    return
+                if not isinstance(failure, BarcoError) or not failure.retryable:
+                    raise failure
+        assert failure is not None, "there is at least one broker"
+        raise failure
+    finally:
+        for task in joining:
+            task.cancel()
+        await asyncio.gather(*joining, return_exceptions=True)
 
 
 def _request(

@@ -127,6 +127,23 @@ class Batch:
             self.timestamp_low = self.timestamp_high = timestamp_us
         self.timestamps_us.append(timestamp_us)
 
+    def stamp_many(self, timestamps_us: Sequence[int]) -> int:
+        """Notes the timestamps of the first of these events that can be in the batch, one at least;
+        how many they are."""
+        count = len(timestamps_us)
+        low, high = min(timestamps_us), max(timestamps_us)
+        if self.timestamps_us:
+            low, high = min(low, self.timestamp_low), max(high, self.timestamp_high)
+        if high - low <= TIMESTAMP_SPAN_US_MAX:
+            self.timestamp_low, self.timestamp_high = low, high
+            self.timestamps_us += timestamps_us
+            return count
+        for number, timestamp_us in enumerate(timestamps_us):
+            if number and not self.takes(timestamp_us):
+                return number
+            self.stamp(timestamp_us)
+        return count
+
     def all_headers(self) -> EachHeaders | None:
         """One for each event; None: none has any."""
         if not self.headers:
@@ -304,9 +321,10 @@ class Batcher:
         on_done: DoneCallback,
         now: float,
         headers: Sequence[bytes | None] = (),
+        timestamps_us: Sequence[int] = (),
     ) -> None:
-        """Puts many events without timestamps into the lane, in order; `keys` is empty or as long
-        as `values`, and so are `headers`. `on_done` is called once for each batch that they end up
+        """Puts many events into the lane, in order; `keys` is empty or as long as `values`, and so
+        are `headers` and `timestamps_us`. `on_done` is called once for each batch that they end up
         in, with how many of them it holds."""
         assert len(keys) == (len(values) if lane.keyed else 0)
         sizes = sizes_of(values)
@@ -317,11 +335,14 @@ class Batcher:
         ends = list(accumulate(sizes))
         first = 0
         while first < len(values):
-            batch = self._batch_for(lane, sizes[first], None, now)
+            time_us = timestamps_us[first] if timestamps_us else None
+            batch = self._batch_for(lane, sizes[first], time_us, now)
             done_bytes = ends[first] - sizes[first]
             room = self.limits.batch_bytes_max - batch.bytes
             last = max(first + 1, bisect_right(ends, done_bytes + room, first))
             last = min(last, first + EVENTS_PER_BATCH_MAX - len(batch))
+            if timestamps_us:
+                last = first + batch.stamp_many(timestamps_us[first:last])
             if headers:
                 batch.headers += [None] * (len(batch.values) - len(batch.headers))
                 batch.headers += headers[first:last]

@@ -14,7 +14,7 @@ from barco.errors import BarcoError, NotReadyError, OutcomeUnknownError, Request
 from barco.model.ranges import process_of
 from barco.workers.groups.views import Member
 from barco.workers.http.base.context import Context
-from barco.workers.http.base.messages import Request
+from barco.workers.http.base.messages import Request, check_topic, parse_number
 from barco.workers.http.consuming.passes import Pass
 
 OWNERS = "Barco-Owners"
@@ -39,8 +39,12 @@ OWNERS_MAX = 64
 class Reach:
     """Of one poll."""
 
-    def __init__(self, context: Context, *, everywhere: bool) -> None:
+    def __init__(
+        self, context: Context, *, everywhere: bool, paused: dict[str, list[int]] | None = None
+    ) -> None:
+        """paused: by topic the slices, by their numbers in the ring, of which nothing is wanted."""
         self._context = context
+        self._paused = paused
         self.everywhere = everywhere
         self.seen: set[int] = set()
         """By whom this poll is known: to others it is another one."""
@@ -51,7 +55,8 @@ class Reach:
         scope = request.value("scope")
         if scope not in (None, "broker"):
             raise RequestError("The scope is broker, or none is given.")
-        return cls(context, everywhere=scope is None)
+        paused = paused_of(request.values("paused")) or None
+        return cls(context, everywhere=scope is None, paused=paused)
 
     def leaders(self, numbers: Iterable[int]) -> list[int]:
         """The workers that lead any of these slices, as far as the poll goes."""
@@ -90,6 +95,8 @@ class Reach:
     def who(self, worker: int, member: Member) -> dict[str, Any]:
         """The consumer, as a worker is told of it. Brokers do not count views alike."""
         who: dict[str, Any] = {"consumer": member.consumer_id, "session": member.session}
+        if self._paused is not None:
+            who["paused"] = self._paused
         if self.is_far(worker):
             return who | {"version": 0, "far": True}
         return who | {"version": self._context.membership.version}
@@ -203,3 +210,14 @@ class Reach:
             endpoint = context.service.neighbours.endpoint(process_of(leader))
             named.append(f"{endpoint}={numbers.start}-{numbers.stop - 1}")
         return [(OWNERS, ",".join(named[:OWNERS_MAX]))] if named else []
+
+
+def paused_of(given: Iterable[str]) -> dict[str, list[int]]:
+    """Slices by topic, of "topic/number,number,…" of each; RequestError: it is something else."""
+    found: dict[str, list[int]] = {}
+    for each in given:
+        topic, _, numbers = each.partition("/")
+        found.setdefault(check_topic(topic), []).extend(
+            parse_number("A slice", number) for number in numbers.split(",")
+        )
+    return found

@@ -13,7 +13,7 @@ from barco.workers.http.base.messages import (
     check_topic,
     json_response,
 )
-from barco.workers.http.handlers.read import parse_cursor, parse_place
+from barco.workers.http.handlers.read import parse_place
 
 _SETTINGS = tuple(QueueSettings().told())
 """Of a queue, as documents have them."""
@@ -114,7 +114,7 @@ class GroupRoutes:
         positions = [each for each in moved if each["topic"] == topic]
         return json_response({"group": group, "topic": topic, "positions": positions})
 
-    def _target(self, to: Any) -> str | dict[int, int]:
+    def _target(self, to: Any) -> str | dict[int, str | int]:
         if isinstance(to, str):
             place = parse_place(to)
             if isinstance(place, int):
@@ -127,11 +127,13 @@ class GroupRoutes:
                 'or {"slices": {"0": cursor}}.'
             )
         known = {str(number) for number in self._context.numbers}
-        target: dict[int, int] = {}
-        for name, cursor in slices.items():
-            if name not in known or not isinstance(cursor, str):
-                raise RequestError("Slices are named by their index, each with a cursor.")
-            target[int(name)] = parse_cursor(cursor).offset
+        target: dict[int, str | int] = {}
+        for name, place in slices.items():
+            if name not in known or not isinstance(place, str):
+                raise RequestError(
+                    "Slices are named by their index, each with a cursor, an end or a time."
+                )
+            target[int(name)] = parse_place(place)
         return target
 
     async def delete(self, request: Request) -> Response:
