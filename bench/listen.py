@@ -1,21 +1,22 @@
 """How late do 10,000 listeners of one topic hear its events? `python -m bench.listen`.
 
-One broker on one core; the listeners, the producer and the clock on the other. An event's value is
-when it was sent, so each delivery is measured by itself: from before the produce to when the bytes
-were read here. Bars: p99 of at most 100 ms, at most one core, at most 20 KiB for each listener.
+One broker on one core; the listeners (`ears`, one thread of C), the producer and the clock on the
+other. An event's value is when it was sent, so each delivery is measured by itself: from before the
+produce to when the bytes were read there. Bars: p99 of at most 100 ms, at most one core, at most 20 KiB for each listener.
 """
 
 import argparse
+import json
 import os
 import resource
-import select
 import socket
+import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
+from bench.load import compile_program
 from bench.machine import CLIENT_CORE, SERVER_CORE
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
@@ -24,56 +25,9 @@ sys.path[:0] = [str(TESTS), str(TESTS / "integration")]
 from running import RunningBroker
 
 P99_MS_MAX, CORES_MAX, LISTENER_BYTES_MAX = 100.0, 1.0, 20 * 1024
+SOURCE = Path(__file__).parent / "ears" / "ears.c"
 SPARE = 10
 """Connections of the broker that are no listeners: the producer's, and those that measure."""
-TIMED = 20
-"""One listener of so many is measured: Python takes longer to look at an event than to get it."""
-LINES = 3
-"""Of an event: id, data, and an empty one. A comment has two."""
-_MARK = b'"value":"at '
-
-
-class Crowd:
-    """All listeners, read by one thread: of all it counts lines, of one in some the times."""
-
-    def __init__(self, port: int, count: int) -> None:
-        self._poll = select.epoll()
-        self._sockets: dict[int, socket.socket] = {}
-        self._timed: dict[int, bytes] = {}
-        """What is left of a line, of those whose times are looked at."""
-        self.delays: list[float] = []
-        self.ended = self.lines = 0
-        for number in range(count):
-            each = socket.create_connection(("127.0.0.1", port), timeout=60)
-            each.sendall(b"GET /v1/topic/t/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            head = b""
-            while b"\r\n\r\n" not in head:
-                head += each.recv(4096)
-            assert head.startswith(b"HTTP/1.1 200"), head
-            each.setblocking(False)
-            self._sockets[each.fileno()] = each
-            if number % TIMED == 0:
-                self._timed[each.fileno()] = b""
-            self._poll.register(each, select.EPOLLIN)
-
-    def read(self, wait: float) -> None:
-        """What has come."""
-        for fd, _ in self._poll.poll(wait, 256):
-            piece = self._sockets[fd].recv(1 << 16)
-            if not piece:
-                self.ended += 1
-                self._poll.unregister(fd)
-                continue
-            self.lines += piece.count(b"\n")
-            if fd in self._timed:
-                self._time(fd, piece, time.monotonic())
-
-    def _time(self, fd: int, piece: bytes, now: float) -> None:
-        *whole, self._timed[fd] = (self._timed[fd] + piece).split(b"\n\n")
-        for event in whole:
-            stamp = event.partition(_MARK)[2].partition(b'"')[0]
-            if stamp:  # Else a comment.
-                self.delays.append(now - float(stamp))
 
 
 def produce(broker: RunningBroker, rate: int, seconds: float) -> int:
@@ -103,30 +57,37 @@ def measure(broker: RunningBroker, listeners: int, rate: int, seconds: float) ->
     (worker,) = broker.worker_pids()
     os.sched_setaffinity(worker, {SERVER_CORE})
     _, before = used(worker)
-    crowd = Crowd(broker.port(), listeners)
+    ears = subprocess.Popen(
+        [
+            str(compile_program("ears", [SOURCE])),
+            str(broker.port()),
+            str(listeners),
+            str(CLIENT_CORE),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert ears.stdin is not None and ears.stdout is not None
+    assert ears.stdout.readline() == "ready\n"
     _, after = used(worker)
     began, cpu = time.monotonic(), used(worker)[0]
-    sent: list[int] = []
-    writer = threading.Thread(target=lambda: sent.append(produce(broker, rate, seconds)))
-    writer.start()
-    while writer.is_alive():
-        crowd.read(0.05)
+    sent = produce(broker, rate, seconds)
     took, cores = time.monotonic() - began, used(worker)[0] - cpu
-    end = time.monotonic() + 10
-    wanted = sent[0] * listeners
-    while crowd.lines < wanted * LINES and time.monotonic() < end:
-        crowd.read(0.05)
-    delays = sorted(crowd.delays)
-    missing = wanted - crowd.lines // LINES
-    p50, p99 = (delays[int(len(delays) * share)] * 1000 for share in (0.5, 0.99))
+    ears.stdin.write(f"{sent}\n")
+    ears.stdin.flush()
+    told = json.loads(ears.stdout.readline())
+    assert ears.wait(60) == 0
+    missing = sent * listeners - told["heard"]
     each = (after - before) / listeners
-    passed = p99 <= P99_MS_MAX and cores / took <= CORES_MAX and each <= LISTENER_BYTES_MAX
+    passed = told["p99"] <= P99_MS_MAX and cores / took <= CORES_MAX and each <= LISTENER_BYTES_MAX
     print(
-        f"{listeners} listeners, {sent[0]} events in {took:.1f} s: p50 {p50:.1f} ms, "
-        f"p99 {p99:.1f} ms, {cores / took:.2f} core, {each / 1024:.1f} KiB each; "
-        f"{missing} missing, {crowd.ended} ended"
+        f"{listeners} listeners, {sent} events in {took:.1f} s: p50 {told['p50']:.1f} ms, "
+        f"p99 {told['p99']:.1f} ms, 99.9 % {told['p999']:.1f} ms, {cores / took:.2f} core, "
+        f"{each / 1024:.1f} KiB each; {missing} missing, {told['ended']} ended; "
+        f"the ears took {told['cpu'] / took:.2f} core"
     )
-    return passed and missing == 0 and crowd.ended == 0
+    return passed and missing == 0 and told["ended"] == 0
 
 
 def main() -> int:

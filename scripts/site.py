@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "site"
 RESULTS = Path("bench/results")
 IMAGES = Path("docs/images")
-SOURCES = ("*.md", "docs/*.md", "bench/*.md", "bench/results/*.md")
+SOURCES = ("*.md", "docs/*.md", "docs/library/*.md", "bench/*.md", "bench/results/*.md")
 SERVED = """\
 What [`/openapi.json`](openapi.json) says, which each broker serves. How these work together:
 [the HTTP API](../docs/api.md)."""

@@ -76,8 +76,8 @@ class TypedTopic(Generic[T]):
         try:
             return self._deserialize(event.value)
         except Exception as error:
-            place = f"{event.topic}/{event.slice} at {event.offset}"
-            raise DeserializeError(f"{place}: {error!r}", event=event) from error
+            where = f"{event.topic}/{event.slice} at {event.offset}"
+            raise DeserializeError(f"{where}: {error!r}", event=event) from error
 
 
 def _bytes(given: Bytes) -> bytes:

@@ -34,6 +34,7 @@ WHERE_IN_A_STREAM = {
     "barco/cli/shared/talk.py",
     "barco/cli/commands/consume.py",
     "barco/client/admin.py",
+    "barco/client/consuming/paused.py",
     "barco/client/reader.py",
     "barco/spark/base/fetch.py",
     "barco/spark/read/group.py",

@@ -109,7 +109,8 @@ QUEUE_ROUTES = (
             ),
             Parameter(
                 "leaseMs",
-                f"For how long: from {LEASE_MS_MIN:,}; the queue's leaseMs at most, and if not given.",
+                f"For how long: {LEASE_MS_MIN:,} at least; the queue's leaseMs at most, and if not "
+                "given.",
                 "integer",
             ),
             MAX_BYTES,

@@ -17,8 +17,8 @@ Start = (
     | Mapping[int, str]
     | Mapping[tuple[int, int], str]
 )
-"""Of a read: an end, a time (with its zone, or in microseconds since 1970), or cursors of slices; a slice is its
-number, or (token, number) in a ring of several brokers."""
+"""Of a read: an end, a time (with its zone, or in microseconds since 1970), or cursors of slices; a
+slice is its number, or (token, number) in a ring of several brokers."""
 
 
 class TopicSlice(NamedTuple):

@@ -140,7 +140,8 @@ class Topics:
         if not given and len(topic) + len(GRAVEYARD) > limits.TOPIC_NAME_BYTES_MAX:
             raise RequestError(
                 f"Its dead letters would go to {topic}{GRAVEYARD}, a name of more than "
-                f"{limits.TOPIC_NAME_BYTES_MAX} characters: name another topic, where dead can be said."
+                f"{limits.TOPIC_NAME_BYTES_MAX} characters: name another topic, where dead can be "
+                "said."
             )
         dead = check_topic(given or topic + GRAVEYARD)
         if dead == topic:
