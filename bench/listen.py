@@ -2,7 +2,8 @@
 
 One broker on one core; the listeners (`ears`, one thread of C), the producer and the clock on the
 other. An event's value is when it was sent, so each delivery is measured by itself: from before the
-produce to when the bytes were read there. Bars: p99 of at most 100 ms, at most one core, at most 20 KiB for each listener.
+produce to when the bytes were read there. Bars: p99 of at most 100 ms, at most one core, at most
+20 KiB for each listener.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-/* ears: many listeners of one topic's server-sent events, read by one thread, and how late each of
- * them has each event: all are counted, one in TIMED is looked at. An event's value is "at SECONDS", by the clock of this machine that begins
- * with it. When all listen it says "ready"; then one line of its input is how many events there
- * were, and it ends when each listener has them, or 10 s later.
+/* ears: many listeners of one topic's server-sent events, read by one thread, and how late they
+ * have each: all are counted, and at one listener in TIMED each is looked at. An event's value is
+ * "at SECONDS", by this machine's monotonic clock. When all listen it says "ready"; then a line of
+ * its input is how many events there were, and it ends when all have come, or 10 s later.
  * usage: ears PORT LISTENERS [CORE] */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -172,7 +172,7 @@ int main(int argc, char **argv)
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
     printf("{\"heard\": %llu, \"ended\": %llu, \"p50\": %.1f, \"p99\": %.1f, \"p999\": %.1f, "
            "\"cpu\": %.2f}\n",
-           (unsigned long long)(lines / EVENT_LINES), (unsigned long long)ended, share_ms(0.5), share_ms(0.99),
-           share_ms(0.999), (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9);
+           (unsigned long long)(lines / EVENT_LINES), (unsigned long long)ended, share_ms(0.5),
+           share_ms(0.99), share_ms(0.999), (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9);
     return 0;
 }

@@ -43,6 +43,7 @@ WHERE_IN_A_STREAM = {
     "barco/spark/read/reader.py",
     "barco/spark/read/stream.py",
     "workers/http/handlers/groups.py",
+    "workers/operations/groups.py",
     "workers/http/handlers/listen.py",
     "workers/http/handlers/read.py",
     "workers/http/listening/feeds.py",

@@ -190,6 +190,22 @@ def test_send_many_counts_and_keeps_order(broker):
     assert len({index for name, index in broker.streams if name == "free"}) == 8
 
 
+def test_send_many_with_times(broker):
+    times = list(range(1, 201))
+    values = [b"%d" % n for n in times]
+    with barco.Producer(broker.endpoint, batch_bytes=400) as producer:
+        keys = [None if n % 3 else b"%d" % (n % 7) for n in times]
+        assert producer.send_many("t", values, keys, timestamps_us=times).result(60) == 200
+        assert producer.send_many("free", values, timestamps_us=times).result(60) == 200
+        with pytest.raises(ValueError, match="200 values but 199 timestamps"):
+            producer.send_many("t", values, timestamps_us=times[1:])
+        with pytest.raises(ValueError, match="positive"):
+            producer.send_many("t", [b"x"], timestamps_us=[0])
+    for topic in ("t", "free"):
+        found = {event.value: event.timestamp_us for event in broker.events(topic)}
+        assert found == dict(zip(values, times, strict=True))
+
+
 def test_send_many_fails_as_one(broker, refusal):
     broker.fault = lambda asked: refusal(404, "topic-not-found", "no")
     with barco.Producer(broker.endpoint, batch_bytes=100) as producer:

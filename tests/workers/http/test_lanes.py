@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from twin import Broker, run
 
+from barco.errors import RequestError
 from barco.model.ranges import peer_of
 from barco.types import Ordinal
 from barco.workers.groups import consumption
+from barco.workers.http.consuming.reach import paused_of
 
 ANN, BOB = peer_of((Ordinal(1), 0)), peer_of((Ordinal(2), 0))
 """Workers of two other brokers, which send on what they are asked."""
@@ -155,3 +157,38 @@ async def test_a_poll_that_waits_elsewhere_is_not_woken_for_what_it_will_not_get
     leader.broker.produce("t", 0, b"1")
     assert await waiting is False, "or it would look again and again"
     assert await leader.broker.values("c") == [1]
+
+
+@run
+async def test_what_is_paused_is_neither_given_nor_waited_for() -> None:
+    leader = Leader()
+    await leader.start()
+    service = leader.broker.services[0]
+    assert service is not None
+    paused: dict[str, Any] = {"paused": {"t": [0], "other": [1]}}
+    args = leader.args(ANN, None, None) | {"delivery": "far", "first": True}
+    poll = args | {"budget": 10_000, "stored": False}
+    assert (await service.operation("poll", poll | paused))["extents"] == []
+    wait = leader.args(ANN, None, None) | {"timeout": 0.3}
+    assert await service.operation("wait", wait | paused) is False, "or it would look all the time"
+    assert await service.operation("wait", wait | {"paused": {"t": [1]}}) is True
+    again = poll | {"delivery": "far-2"}
+    assert len((await service.operation("poll", again))["extents"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ((), {}),
+        (("t/3,5", "u/1"), {"t": [3, 5], "u": [1]}),
+        (("t/3", "t/5"), {"t": [3, 5]}),
+    ],
+)
+def test_what_a_poll_pauses(given: tuple[str, ...], found: dict[str, list[int]]) -> None:
+    assert paused_of(given) == found
+
+
+@pytest.mark.parametrize("given", ["t", "t/", "t/x", "t/-1", "/3", "t/3,", "a b/3", "__offsets/3"])
+def test_what_no_poll_pauses(given: str) -> None:
+    with pytest.raises(RequestError):
+        paused_of([given])

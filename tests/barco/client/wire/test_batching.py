@@ -6,7 +6,13 @@ import pytest
 
 from barco.client.base.errors import ConnectError, TransportError, response_error
 from barco.client.wire import delivery
-from barco.client.wire.batching import BatchAck, Batcher, Limits, SliceKey
+from barco.client.wire.batching import (
+    TIMESTAMP_SPAN_US_MAX,
+    BatchAck,
+    Batcher,
+    Limits,
+    SliceKey,
+)
 from barco.client.wire.delivery import Next, judge, pause_s
 from barco.client.wire.http1 import Response
 
@@ -65,6 +71,32 @@ def test_memory_is_counted_until_it_is_free():
     batch = lane.take(5.0, 1.0)
     machine.forget(batch)
     assert machine.buffered_bytes == 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_extending_with_times_is_the_same_as_adding(seed: int) -> None:
+    """Also where one is so far from another that they cannot be in one batch."""
+    chance = random.Random(seed)
+    count, near = chance.randint(1, 60), 1_700_000_000_000_000
+    far = [near, near, near + TIMESTAMP_SPAN_US_MAX, near + 2 * TIMESTAMP_SPAN_US_MAX]
+    times = [chance.choice(far) + chance.randint(0, 9) for _ in range(count)]
+    values: list[bytes | None] = [b"v" * chance.randint(0, 30) for _ in range(count)]
+    keys = [b"k"] * count
+    one, many = batcher(), batcher()
+    slow, fast = one.keyed_lane("t", SLICES[0]), many.keyed_lane("t", SLICES[0])
+    for value, time_us in zip(values, times, strict=True):
+        one.add(slow, b"k", value, time_us, 0.0)
+    cut = chance.randint(0, count)
+    for part in (slice(0, cut), slice(cut, None)):
+        many.extend(fast, keys[part], values[part], lambda *_: None, 0.0, (), times[part])
+    for lane in (slow, fast):
+        lane.sealed.extend([lane.open] if lane.open else [])
+    assert [b.values for b in slow.sealed] == [b.values for b in fast.sealed]
+    assert [b.timestamps_us for b in slow.sealed] == [b.timestamps_us for b in fast.sealed]
+    assert [each for b in fast.sealed for each in b.timestamps_us] == times
+    for batch in fast.sealed:
+        assert max(batch.timestamps_us) - min(batch.timestamps_us) <= TIMESTAMP_SPAN_US_MAX
+    assert many.buffered_bytes == one.buffered_bytes
 
 
 def test_extending_is_the_same_as_adding():
