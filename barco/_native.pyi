@@ -544,7 +544,9 @@ class Reactor:
     def seal(self) -> None: ...  # an empty SEAL group, if the log is idle
     def idle(self) -> bool: ...  # nothing waits, is being written or sent
     def bound_state(self, bytes_max: int, /) -> int: ...  # bytes now; beyond it clients add nothing
-    def set_disk_full(self, full: bool, /) -> None: ...  # 507 when the segment is nearly used up
+    # There is no room for another segment: 507 when this one is nearly used up.
+    def set_disk_full(self, full: bool, /) -> None: ...
+    def disk_full(self) -> bool: ...
     def notify(self, on: bool, /) -> None: ...  # 'stable' upcalls
     def add_host(self, name: str, /) -> None:
         """Once there is one, Host has to be known; '*': all are."""

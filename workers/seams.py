@@ -26,6 +26,9 @@ class ReactorLike(Protocol):
     def engine_reason(self) -> str:
         """Why it is not io_uring; empty if it is."""
 
+    def disk_full(self) -> bool:
+        """Whether events are refused, for there is no room on the disk."""
+
     def append(
         self,
         tag: int,

@@ -51,7 +51,7 @@ def health_of(
     nobody gave it."""
     health = Diagnosis()
     view = _view(topology, health)
-    health.headline = _headline(view)
+    health.headline = _headline(view, full=any(map(_is_full, said.values())))
     if view is not None:
         health.wrong += troubles_now(view)
         health.notes += elsewhere(view)
@@ -88,7 +88,17 @@ def _view(topology: Mapping[str, Any] | None, health: Diagnosis) -> RingView | N
         return None
 
 
-def _headline(view: RingView | None) -> str:
+def _is_full(status: Said) -> bool:
+    """Whether a broker that leads something has no room for it."""
+    shards = [] if isinstance(status, str) else _listed(status.get("shards"))
+    return any(
+        each.get("ready") and _mapped(each.get("storage")).get("diskFull") for each in shards
+    )
+
+
+def _headline(view: RingView | None, *, full: bool) -> str:
+    if full:
+        return "Events are refused by a broker whose disk is full"
     if view is None:
         return "How the slices are is not known"
     if not view.ranges:

@@ -28,6 +28,9 @@ var (
 	kind    = flag.String("type", "application/json", "or application/x-ndjson: lines of 1 KiB")
 	accept  = flag.String("accept", "", "")
 	shakes  = flag.Bool("handshakes", false, "a connection for each request")
+	bare    = flag.Bool("bare", false, "with -handshakes: and no request")
+	host    = flag.String("host", "localhost", "")
+	status  = flag.Int("status", 200, "of each answer")
 	resumed = flag.Bool("resumed", false, "with tickets")
 	idle    = flag.Bool("idle", false, "handshakes, then nothing until the input ends")
 )
@@ -73,8 +76,8 @@ func main() {
 		}
 	}
 	said := body()
-	request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\n\r\n",
-		*target, *accept)
+	request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nAccept: %s\r\n\r\n",
+		*target, *host, *accept)
 	if said != "" {
 		request = fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\n"+
 			"Content-Length: %d\r\n\r\n%s", *target, *kind, len(said), said)
@@ -98,17 +101,19 @@ func main() {
 			link := dial(config)
 			answers := bufio.NewReaderSize(link, 65536)
 			for time.Now().Before(end) {
-				_, err := io.WriteString(link, request)
-				fail(err)
-				answer, err := http.ReadResponse(answers, nil)
-				fail(err)
-				got, err := io.Copy(io.Discard, answer.Body)
-				fail(err)
-				if answer.StatusCode != 200 {
-					failed.Add(1)
+				if !*bare {
+					_, err := io.WriteString(link, request)
+					fail(err)
+					answer, err := http.ReadResponse(answers, nil)
+					fail(err)
+					got, err := io.Copy(io.Discard, answer.Body)
+					fail(err)
+					if answer.StatusCode != *status {
+						failed.Add(1)
+					}
+					received.Add(got)
 				}
 				done.Add(1)
-				received.Add(got)
 				if *shakes {
 					link.Close()
 					link = dial(config)

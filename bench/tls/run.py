@@ -5,13 +5,18 @@ that a busy machine does not count as TLS; still, what else runs spoils caches.
 """
 
 import argparse
+import contextlib
 import http.client
 import json
 import os
+import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -81,6 +86,84 @@ def slice_of(load: Load) -> str:
     return f"/v1/topic/bulk/slices/{found['token']}/{found['index']}/events?maxBytes=1048576"
 
 
+NGINX = """\
+worker_processes 1;
+daemon off;
+error_log {path}/error crit;
+pid {path}/pid;
+events {{ worker_connections 8192; }}
+http {{
+    access_log off;
+    client_body_temp_path {path}/body;
+    proxy_temp_path {path}/proxy;
+    fastcgi_temp_path {path}/fastcgi;
+    uwsgi_temp_path {path}/uwsgi;
+    scgi_temp_path {path}/scgi;
+    ssl_session_cache off;
+    ssl_session_tickets on;
+    ssl_protocols TLSv1.2 TLSv1.3;
+    ssl_ecdh_curve X25519:prime256v1:secp384r1;
+    ssl_certificate {own.certificate};
+    ssl_certificate_key {own.key};
+    server {{
+        listen 127.0.0.1:{port} ssl backlog=4096;
+        location / {{ return 403; }}
+    }}
+}}
+"""
+
+
+@contextlib.contextmanager
+def nginx(path: Path, ca: Files) -> Iterator[tuple[int, int]]:
+    """One that answers 403 to everything: its worker's process, and its port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path.mkdir()
+    (path / "conf").write_text(NGINX.format(path=path, port=port, own=issued(path, ca, "own")))
+    process = subprocess.Popen(["nginx", "-p", path, "-c", path / "conf"])
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    try:
+        while not (found := children.read_text().split()):
+            time.sleep(0.05)
+        yield int(found[0]), port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def handshakes(load: Load, args: argparse.Namespace) -> None:
+    """Of this broker and of nginx, in turns. What is asked then is refused, by both in C."""
+    if shutil.which("nginx") is None or load.ca is None:
+        print("handshakes: no nginx here to be compared with")
+        return
+    refused = ("-target", "/", "-bytes", 0, "-host", "elsewhere.example", "-status", 403)
+    kinds = {"alone": ("-bare",), "with a request": refused}
+    kinds["resumed, with a request"] = (*refused, "-resumed")
+    with tempfile.TemporaryDirectory() as name, nginx(Path(name) / "nginx", load.ca) as peer:
+        servers = ((load.pid, load.broker.port("produce")), peer)
+        for what, more in kinds.items():
+            costs: list[list[float]] = [[], []]
+            for turn in range(args.rounds):
+                for each in (0, 1) if turn % 2 else (1, 0):
+                    pid, port = servers[each]
+                    command = [str(load.program), "-address", f"127.0.0.1:{port}", "-ca"]
+                    command += [str(load.ca.certificate), "-handshakes", "-connections", "8"]
+                    command += ["-seconds", str(args.seconds), *map(str, more)]
+                    before = cpu_s(pid)
+                    done = subprocess.run(command, capture_output=True, text=True, check=True)
+                    requests, _, failed = map(int, done.stdout.split())
+                    assert failed == 0, "each is answered in the same way"
+                    costs[each].append((cpu_s(pid) - before) / requests)
+            ratios = [theirs / ours for ours, theirs in zip(*costs, strict=True)]
+            ours, theirs = (1 / statistics.median(each) for each in costs)
+            print(
+                f"handshakes {what}: {statistics.median(ratios):.2f} ({min(ratios):.2f}-"
+                f"{max(ratios):.2f}) x nginx, bar 0.9; {ours:.0f} and {theirs:.0f} a second and core",
+                flush=True,
+            )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
@@ -141,11 +224,7 @@ def measure(both: list[Load], args: argparse.Namespace) -> None:
             f"{what:16} {middle:.2f} ({low:.2f}-{high:.2f}) x plain, bar {BARS[what]}; {of}",
             flush=True,
         )
-    sealed = both[1]
-    for what, more in (("full", ()), ("resumed", ("-resumed",))):
-        how = ("-handshakes", "-target", "/ready", "-bytes", 0, "-connections", 8)
-        used, requests, _ = sealed.run(*seconds, *how, *more)
-        print(f"{what:8} handshakes, with a request each: {requests / used:.0f} a second and core")
+    handshakes(both[1], args)
     for load in both:
         before = memory(load.pid)
         idle = subprocess.Popen(

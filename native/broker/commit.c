@@ -71,7 +71,7 @@ uint16_t commit_append(struct reactor *reactor, const struct commit *commit)
 {
     if (!reactor->log->open || reactor->draining || reactor->io_failed)
         return PROBLEM_NOT_READY;
-    if (reactor->disk_full)
+    if (reactor_disk_full(reactor))
         return PROBLEM_DISK_FULL;
     size_t total = 0;
     for (uint32_t i = 0; i < commit->batch_count; i++)

@@ -171,7 +171,7 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
         struct body *cut = batch_cut(reactor, &facts, -1, number);
         return send_cut(reactor, produce, &facts, number, waiter, cut, detail);
     }
-    bool leading = reactor->log->open && !reactor->disk_full && !reactor->io_failed &&
+    bool leading = reactor->log->open && !reactor_disk_full(reactor) && !reactor->io_failed &&
                    ((reactor->options.auto_create && !produce->known_only) ||
                     produce->topic->declared);
     int32_t leader = reactor->routes[number];

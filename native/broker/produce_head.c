@@ -443,7 +443,7 @@ uint16_t produce_topic(struct conn *conn, struct http1_slice topic, struct produ
     bool ready = reactor->options.ring_size == 1 ? reactor->log->open : reactor->routed;
     if (reactor->draining || reactor->io_failed || !ready)
         return PROBLEM_NOT_READY;
-    if (reactor->disk_full && reactor->options.ring_size == 1)
+    if (reactor_disk_full(reactor) && reactor->options.ring_size == 1)
         return PROBLEM_DISK_FULL;
     out->topic = shard_topic(reactor->shard, topic.p, topic.len);
     if (!reactor->options.auto_create && reactor->options.ring_size == 1 &&

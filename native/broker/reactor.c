@@ -74,9 +74,9 @@ static void submit_append(void *owner, struct append *append)
 
 static void run_stable(void *owner, struct run *run) { produce_stable(owner, run); }
 
-static void run_lost(void *owner, struct run *run, bool grouped)
+static void run_lost(void *owner, struct run *run, enum lost_how how)
 {
-    produce_lost(owner, run, grouped);
+    produce_lost(owner, run, how);
 }
 
 static void group_built(void *owner, const struct append *append, uint32_t prev_crc)

@@ -24,7 +24,7 @@ uint16_t slice_takes(const struct reactor *reactor, const struct produce *produc
 {
     if (!reactor->log->open || reactor->draining || reactor->io_failed)
         return PROBLEM_NOT_READY;
-    if (reactor->disk_full) /* its own as well: whoever waits for that would for ever */
+    if (reactor_disk_full(reactor)) /* its own as well: whoever waits for that would for ever */
         return PROBLEM_DISK_FULL;
     if (waiter->kind == WAITER_APPEND) /* the broker's own */
         return PROBLEM_NONE;

@@ -6,6 +6,7 @@
 #include "core/frames.h"
 #include "core/route.h"
 #include "core/spans.h"
+#include "broker/answer.h"
 #include "broker/slots.h"
 
 /* Of what was left of a body it is told where that is: the answer says so. */
@@ -95,17 +96,18 @@ static void tell_appended(struct reactor *reactor, uint64_t tag, uint16_t status
     up->part = *part;
 }
 
-void produce_lost(struct reactor *reactor, struct run *run, bool grouped)
+void produce_lost(struct reactor *reactor, struct run *run, enum lost_how how)
 {
-    const bool unknown = grouped && run->problem == PROBLEM_NONE;
-    const uint16_t problem = unknown ? PROBLEM_UNKNOWN_OUTCOME : PROBLEM_NOT_READY;
+    const bool unknown = how == LOST_GROUPED && run->problem == PROBLEM_NONE;
+    const uint16_t refused = how == LOST_NO_ROOM ? PROBLEM_DISK_FULL : PROBLEM_NOT_READY;
+    const uint16_t problem = unknown ? PROBLEM_UNKNOWN_OUTCOME : refused;
     struct part part = {slice_in_ring(reactor, run->stream->slice), 0, 0, 0};
     switch (run->waiter.kind) {
     case WAITER_NONE: break;
     case WAITER_SLOT: slot_part_done(reactor, &run->waiter, problem, false, &part, 0); break;
     case WAITER_PEER: handoff_answer(reactor, &run->waiter, problem, false, &part, 0); break;
     case WAITER_APPEND:
-        tell_appended(reactor, run->waiter.tag, unknown ? 500 : 503, &part);
+        tell_appended(reactor, run->waiter.tag, answer_status(problem), &part);
         break;
     }
 }

@@ -16,6 +16,11 @@ struct upcall *reactor_upcall(struct reactor *reactor, uint8_t kind, uint64_t id
     return up;
 }
 
+bool reactor_disk_full(const struct reactor *reactor)
+{
+    return reactor->no_room && log_short_of_room(reactor->log);
+}
+
 bool reactor_memory(const struct reactor *reactor, size_t bytes)
 {
     const struct log *log = reactor->log;

@@ -226,7 +226,8 @@ struct reactor {
     uint64_t body_bytes, control_bytes, control_open;
     uint64_t withheld, withheld_bytes; /* requests that somebody looks at first; what that takes */
     uint64_t partial_bytes; /* room for frames of hand-off connections that are not whole yet */
-    bool notify, draining, routed, io_failed, blocked_any, disk_full;
+    bool notify, draining, routed, io_failed, blocked_any;
+    bool no_room; /* the disk has none for another segment */
     bool opening; /* a generation without followers has begun: its first group is told */
     bool headers_taken; /* every broker of the ring reads events with headers or without a value */
     int64_t delay_us_max; /* how far ahead an event may be due; 0: none may be delayed */
@@ -258,6 +259,8 @@ static inline struct reactor *conn_reactor(const struct conn *conn)
 }
 
 struct upcall *reactor_upcall(struct reactor *reactor, uint8_t kind, uint64_t id);
+/* Whether the disk is full, so that what comes would wait for room. */
+bool reactor_disk_full(const struct reactor *reactor);
 /* True when bytes more may be taken into memory. */
 bool reactor_memory(const struct reactor *reactor, size_t bytes);
 uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes);

@@ -10,6 +10,7 @@ struct cursor {
     const char *buf, *p, *end; /* end: of what may be looked at, within the limit. */
     size_t len, limit;         /* limit: bytes by which the current line has to be over. */
     struct http1_request *out;
+    struct http1_slice authority; /* of an absolute form; p NULL: it is none */
     uint8_t host_count;
     bool has_length, has_close, has_keep_alive, has_expect;
 };
@@ -196,8 +197,9 @@ static uint32_t scheme_len(struct http1_slice s)
 }
 
 /* The rarer forms of a target (RFC 9112 3.2.2 to 3.2.4); the request line is complete. */
-static int reduce_target(struct http1_request *out)
+static int reduce_target(struct cursor *c)
 {
+    struct http1_request *out = c->out;
     if (out->method_text.len == 7 && memcmp(out->method_text.p, "CONNECT", 7) == 0)
         return error_set(out, 501, "CONNECT is not offered: this is not a proxy");
     struct http1_slice *path = &out->path;
@@ -213,6 +215,7 @@ static int reduce_target(struct http1_request *out)
     const char *root = charclass_span(&CHARCLASS_HOST, authority, end);
     if (root == authority || (root < end && *root != '/'))
         return error_set(out, 400, "the request target names no valid host");
+    c->authority = slice(authority, root);
     /* "http://host" means "/"; the last slash of its scheme can stand for it. */
     *path = root == end ? slice(authority - 1, authority) : slice(root, end);
     return 0;
@@ -227,7 +230,7 @@ static int parse_request_line(struct cursor *c)
         return verdict;
     const struct http1_request *out = c->out;
     if (out->path.len == 0 || out->path.p[0] != '/' || out->method == HTTP1_OTHER)
-        return reduce_target(c->out);
+        return reduce_target(c);
     return 0;
 }
 
@@ -441,6 +444,8 @@ static int conclude(const struct cursor *c)
     struct http1_request *out = c->out;
     if (out->minor == 1 && c->host_count == 0)
         return error_set(out, 400, "an HTTP/1.1 request needs a Host header");
+    if (c->authority.p != NULL)
+        out->host = c->authority;
     if (out->chunked && c->has_length)
         return error_set(out, 400, "both Content-Length and Transfer-Encoding are given");
     if (out->chunked && out->minor == 0)

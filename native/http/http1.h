@@ -50,7 +50,8 @@ struct http1_request {
     struct http1_slice method_text;
     struct http1_slice path;  /* Raw; starts with '/' (absolute-form is reduced), or OPTIONS "*". */
     struct http1_slice query; /* Raw, without '?'; p is NULL where there is no '?'. */
-    struct http1_slice host, origin; /* p NULL: not given. Twice an origin: empty. */
+    struct http1_slice host, origin; /* p NULL: not given. Twice an origin: empty. The host of an
+                                      * absolute form counts, whatever the header says. */
     int64_t content_length;   /* Bytes; -1 where none was given (no body, unless chunked). */
     struct http1_header headers[HTTP1_HEADERS_MAX];
 };

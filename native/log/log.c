@@ -688,11 +688,3 @@ void log_written(struct log *log, struct append *append, int64_t result)
     if (log->unsubmitted > 0)
         log_submit_taken(log);
 }
-
-bool log_short_of_room(const struct log *log)
-{
-    if (log->current < 0 || log->current + 1 < (int)log->segment_count)
-        return false;
-    const struct segment *segment = &log->segments[log->current];
-    return segment->capacity - segment->used < 2 * (uint64_t)GROUP_RAW_SOFT + log->queued_bytes;
-}

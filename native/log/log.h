@@ -28,8 +28,6 @@ void log_pump(struct log *log, int64_t wall_us);
 void log_written(struct log *log, struct append *append, int64_t result);
 /* An empty group that tells recovery how far the log was stable; flags: enum group_flag. */
 void log_heartbeat(struct log *log, int64_t wall_us, uint16_t flags);
-/* True when the current segment may not hold another full group and there is no next one. */
-bool log_short_of_room(const struct log *log);
 /* The lowest position whose bytes are still in memory. */
 uint64_t log_memory_low(const struct log *log);
 /* The segment that covers a position, or NULL when it was dropped. */
@@ -50,6 +48,10 @@ uint64_t log_committed(const struct log *log);
 void log_drain(struct log *log);
 /* Drains, and acknowledges nothing any more: those that wait are lost. */
 void log_fence(struct log *log);
+/* True when the current segment may not hold another full group and there is no next one. */
+bool log_short_of_room(const struct log *log);
+/* There is no further segment for now: what is queued and finds no room in this one is lost. */
+void log_refuse_queued(struct log *log, int64_t wall_us);
 /* True when nothing is queued, being written, or held. */
 static inline bool log_idle(const struct log *log)
 {

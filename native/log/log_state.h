@@ -67,6 +67,10 @@ struct log_options {
     uint8_t compression; /* of topics that have none of their own: enum compression, 0 for LZ4 */
 };
 
+/* What became of a run that is not answered for: it is in no group, and there is no room for one,
+ * or it may be written. */
+enum lost_how { LOST_QUEUED, LOST_NO_ROOM, LOST_GROUPED };
+
 struct log {
     struct log_options options;
     struct shard *shard;
@@ -108,8 +112,8 @@ struct log {
     void *owner;
     void (*submit)(void *owner, struct append *append);
     void (*stable)(void *owner, struct run *run); /* run's events are stable; log frees it after */
-    /* run's events will not be answered: written maybe (grouped), or certainly not. */
-    void (*lost)(void *owner, struct run *run, bool grouped);
+    /* run's events will not be stable for who waits; log frees it after */
+    void (*lost)(void *owner, struct run *run, enum lost_how how);
     /* A group was sealed (NULL: nobody cares); its bytes are in memory at append->pos. */
     void (*built)(void *owner, const struct append *append, uint32_t prev_crc);
     void (*want_segment)(void *owner);

@@ -2,6 +2,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "broker/answer.h"
 #include "python/py_reactor.h"
 
 #define COMMIT_BATCHES_MAX 65536
@@ -12,7 +13,7 @@ static PyObject *problem_error(uint16_t problem)
     case PROBLEM_BUSY:
     case PROBLEM_NOT_READY:
     case PROBLEM_DISK_FULL:
-        return PyErr_Format(PyExc_RuntimeError, "not taken (problem %d)", problem);
+        return PyErr_Format(PyExc_RuntimeError, "%s", answer_title(problem));
     case PROBLEM_EVENT_TOO_LARGE: PyErr_SetString(PyExc_OverflowError, "an event is too large");
         return NULL;
     case PROBLEM_BODY_TOO_LARGE: PyErr_SetString(PyExc_OverflowError, "the batch is too large");

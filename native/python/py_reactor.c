@@ -14,6 +14,7 @@
 #include "python/py_lent.h"
 #include <strings.h>
 
+#include "broker/answer.h"
 #include "python/py_reactor.h"
 #include "python/py_seal.h"
 
@@ -431,7 +432,7 @@ static PyObject *Reactor_append(PyObject *self, PyObject *args)
         problem = produce_slice(reactor, &produce, number, waiter, (const uint8_t *)value,
                                 (size_t)value_len, NULL, &detail);
     if (problem != PROBLEM_NONE)
-        return PyErr_Format(PyExc_RuntimeError, "the event was not taken (problem %d)", problem);
+        return PyErr_Format(PyExc_RuntimeError, "%s", answer_title(problem));
     Py_RETURN_NONE;
 }
 
@@ -496,8 +497,16 @@ static PyObject *Reactor_set_disk_full(PyObject *self, PyObject *args)
     int full;
     if (reactor == NULL || !PyArg_ParseTuple(args, "p", &full))
         return NULL;
-    reactor->disk_full = full && log_short_of_room(reactor->log);
+    reactor->no_room = full;
+    if (full)
+        log_refuse_queued(reactor->log, reactor->loop.wall_us);
     Py_RETURN_NONE;
+}
+
+static PyObject *Reactor_disk_full(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    return reactor == NULL ? NULL : PyBool_FromLong(reactor_disk_full(reactor));
 }
 
 static PyObject *Reactor_bound_state(PyObject *self, PyObject *args)
@@ -550,6 +559,7 @@ static PyMethodDef reactor_methods[] = {
     {"idle", Reactor_idle, METH_NOARGS, NULL},
     {"bound_state", Reactor_bound_state, METH_VARARGS, NULL},
     {"set_disk_full", Reactor_set_disk_full, METH_VARARGS, NULL},
+    {"disk_full", Reactor_disk_full, METH_NOARGS, NULL},
     {"shed", Reactor_shed, METH_VARARGS, NULL},
     {"add_host", Reactor_add_host, METH_VARARGS, NULL},
     {"notify", Reactor_notify, METH_VARARGS, NULL},

@@ -525,7 +525,7 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"topics", reactor->shard->topic_count},
         {"producers", reactor->shard->producer_count},
         {"state_bytes", shard_state_bytes(reactor->shard)},
-        {"state_full", shard_full(reactor->shard)},
+        {"state_full", shard_full(reactor->shard)}, {"disk_full", reactor_disk_full(reactor)},
         {"connection_bytes", reactor->input_bytes + outputs_own_bytes()},
         {"connections_shed", reactor->shed},
         {"connections_idle_closed", reactor->admission.ousted},

@@ -35,10 +35,10 @@ static inline void on_stable(void *owner, struct run *run)
     ((struct member *)owner)->answered++;
 }
 
-static inline void on_lost(void *owner, struct run *run, bool grouped)
+static inline void on_lost(void *owner, struct run *run, enum lost_how how)
 {
     struct member *m = owner;
-    grouped ? m->unknown++ : m->refused++;
+    how == LOST_GROUPED ? m->unknown++ : m->refused++;
 }
 
 static inline void on_built(void *owner, const struct append *append, uint32_t prev_crc)

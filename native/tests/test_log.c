@@ -22,6 +22,7 @@ struct lab {
     uint32_t submitted_count;
     uint64_t stable[4096]; /* base offsets, in the order told */
     uint32_t stable_count, wanted, closed;
+    uint32_t lost[LOST_GROUPED + 1];
 };
 
 static void on_submit(void *owner, struct append *append)
@@ -39,6 +40,11 @@ static void on_stable(void *owner, struct run *run)
     lab->stable_count++;
 }
 
+static void on_lost(void *owner, struct run *run, enum lost_how how)
+{
+    ((struct lab *)owner)->lost[how]++;
+}
+
 static void on_want(void *owner) { ((struct lab *)owner)->wanted++; }
 static void on_closed(void *owner, uint32_t index) { ((struct lab *)owner)->closed++; }
 
@@ -53,6 +59,7 @@ static void lab_open(struct lab *lab, uint64_t capacity, uint32_t segments)
     lab->log->owner = lab;
     lab->log->submit = on_submit;
     lab->log->stable = on_stable;
+    lab->log->lost = on_lost;
     lab->log->want_segment = on_want;
     lab->log->segment_closed = on_closed;
     for (uint32_t i = 0; i < segments; i++) {
@@ -634,6 +641,38 @@ static void test_values_come_back_as_they_were(uint8_t of_log, uint8_t of_topic,
     lab_close(&lab);
 }
 
+/* What finds no room in the last segment is refused, what is under way is not, and a number that
+ * was refused is taken again. */
+static void test_no_room_for_another_segment(void)
+{
+    struct lab lab;
+    const size_t len = 3u << 20;
+    lab_open(&lab, 8u << 20, 1);
+    settle(&lab);
+    CHECK(!log_short_of_room(lab.log));
+    log_refuse_queued(lab.log, NOW); /* nothing waits */
+    put(&lab, "t", 0, len);
+    log_refuse_queued(lab.log, NOW); /* there is room, and it takes it */
+    CHECK(lab.submitted_count == 1 && lab.log->queue == NULL);
+    put(&lab, "t", 0, len);
+    put(&lab, "t", 0, len);
+    CHECK(put_numbered(&lab, 1, 0) == DEDUP_NEW && put_numbered(&lab, 1, 0) == DEDUP_DUPLICATE);
+    log_refuse_queued(lab.log, NOW);
+    CHECK(lab.log->queue != NULL && lab.submitted_count == 2); /* who waits comes after those */
+    settle(&lab);
+    CHECK(log_short_of_room(lab.log) && lab.stable_count == 2 && lab.log->queued_bytes > len);
+    log_refuse_queued(lab.log, NOW);
+    CHECK(lab.log->queue == NULL && lab.log->queued_bytes == 0 && lab.stable_count == 2);
+    CHECK(lab.lost[LOST_NO_ROOM] == 2 && lab.lost[LOST_GROUPED] == 1);
+    CHECK(lab.lost[LOST_QUEUED] == 0);
+    lab.disk[1] = calloc(1, DISK_BYTES);
+    log_add_segment(lab.log, 1, 1, 8u << 20);
+    CHECK(!log_short_of_room(lab.log) && put_numbered(&lab, 1, 0) == DEDUP_NEW);
+    settle(&lab);
+    CHECK(lab.stable_count == 3);
+    lab_close(&lab);
+}
+
 int main(void)
 {
     test_natural_group_commit();
@@ -654,5 +693,6 @@ int main(void)
     test_values_come_back_as_they_were(COMPRESSION_NONE, COMPRESSION_LZ4, true);
     test_values_come_back_as_they_were(COMPRESSION_LZ4, COMPRESSION_NONE, false);
     test_what_is_glued_stays_together();
+    test_no_room_for_another_segment();
     return 0;
 }

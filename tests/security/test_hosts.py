@@ -41,6 +41,20 @@ def test_other_names_are_not(attacked: AttackedBroker, host: str) -> None:
         assert answer.headers["barco-outcome"] == "not-written"
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_the_host_of_a_whole_target_counts(attacked: AttackedBroker, scheme: str) -> None:
+    """And not the header beside it (RFC 9112, 3.2.2)."""
+    cases = (("evil.example", "localhost", 403), ("localhost", "evil.example", 200))
+    for named, host, status in cases:
+        for method, path in (("GET", "/v1/topics"), ("POST", "/v1/topic/hosts/messages")):
+            with attacked.wire() as wire:
+                head = f"{method} {scheme}://{named}:9252{path} HTTP/1.1\r\nHost: {host}\r\n"
+                wire.send(head.encode() + b"Content-Length: 1\r\n\r\nx")
+                answer = wire.response()
+            assert answer.status == status, (answer, named, method)
+            assert status == 200 or b"foreign-host" in answer.body
+
+
 @pytest.mark.parametrize(
     "origin",
     ["http://evil.example", "null", "http://localhost:1", "http://localhost.evil.example", "", "x",

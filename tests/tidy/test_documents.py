@@ -142,6 +142,7 @@ def fields_of_the_status() -> set[str]:
     fields |= keys_of("workers/storage/stores/scrub.py", "status")
     fields |= keys_of("workers/storage/stores/shard_files.py", "health")
     fields |= keys_of("workers/operations/leaving/drains.py", "_report")
+    fields |= keys_of("workers/operations/service.py", "_room")
     fields |= set(SPOKEN)
     assert {"inSync", "degraded", "seat", "followers", "groupsBehind", "suspect"} <= fields
     assert {"suspectWhy", "accusedBy", "setAside", "scrubPercent"} <= fields

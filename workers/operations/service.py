@@ -415,8 +415,11 @@ class ShardService:
             "leading": self.leading,
             "replication": self.gate.status(),
             "unreached": self.unreached(),
-            "storage": self.health(),
+            "storage": self.health() | self._room(),
         }
+
+    def _room(self) -> dict[str, bool]:
+        return {"diskFull": True} if self.reactor.disk_full() else {}
 
     async def _stats(self, args: Args) -> dict[str, Any]:
         stats = self.reactor.stats() | self.more_stats() | self.staging.stats()

@@ -79,6 +79,7 @@ GAUGES = {
     "storage_sealed_bytes": Gauge("Bytes in sealed segments."),
     "storage_sealed_segments": Gauge("Sealed segments."),
     "state_bytes": Gauge("Bytes of topics, producers and group offsets, as a segment opens with."),
+    "disk_full": Gauge("Workers that refuse events, for their disk has no room."),
     "state_full": Gauge("Workers that take no further topics, producers or group offsets."),
     "mutual_tls_certificate_expires_timestamp_seconds": Gauge(
         "When the certificate between brokers ends, in seconds since 1970.", shared=True

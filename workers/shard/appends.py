@@ -11,6 +11,10 @@ PENDING_MAX = 65_536
 """Appends under way; each is a few hundred bytes. Above it new ones are refused as busy."""
 
 
+REFUSED = "The log does not take the event now"
+FULL = "the broker's disk is full"
+
+
 class Appends:
     """Tags of appends under way, and who waits for them."""
 
@@ -57,7 +61,7 @@ class Appends:
         try:
             append(tag)
         except RuntimeError as error:
-            raise BusyError(f"The log does not take the event now: {error}.") from None
+            raise BusyError(f"{REFUSED}: {error}.") from None
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         # A failure that nobody waits for (a commit on the way of a poll) is not worth a warning.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -72,7 +76,8 @@ class Appends:
         if status == 0 or 200 <= status < 300:
             future.set_result(offset)
         elif status in (429, 503, 507):
-            future.set_exception(BusyError("The log does not take the event now."))
+            why = f": {FULL}." if status == 507 else "."
+            future.set_exception(BusyError(REFUSED + why))
         else:
             future.set_exception(OutcomeUnknownError("The event may or may not be stored."))
 

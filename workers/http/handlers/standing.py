@@ -18,6 +18,7 @@ ASK_SECONDS = 1.0
 DOWN, BEHIND, ELSEWHERE, NOBODY = "is down", "is behind", "does not lead", "nobody leads"
 ASIDE = "has set aside what only it held, to be exported with barco recover"
 NO_VOTE = "has no vote"
+FULL = "has a full disk: it refuses events (507) until there is room"
 WHAT_HELPS = (
     "it votes again once two others have gone on; if nobody leads, start the broker that is away;"
     " if that does not help, two of three copies have no vote: keep the third, barco replace the"
@@ -34,6 +35,8 @@ class Standing(Struct):
     """Why it is not ready; empty: it is."""
     degraded: list[str] = field(default_factory=list)
     """Why it is not in sync."""
+    disk_full: bool = False
+    """A process of this broker has no room for events."""
 
     @property
     def waits(self) -> bool:
@@ -85,6 +88,7 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
             shard["replication"] = answer["replication"]
         if answer.get("storage"):
             shard["storage"] = answer["storage"]
+            found.disk_full |= answer["storage"].get("diskFull", False)
         found.shards.append(shard)
         unreached |= {(worker, token) for token in answer["unreached"]}
     if leaderless:
@@ -101,6 +105,8 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
         )
     if options.ring_size > 1 and thorough:
         found.degraded = await _degraded(context, own)
+    elif found.disk_full and thorough:
+        found.degraded.append(f"broker {options.ordinal} {FULL}")
     if access.fault and access.is_heard:
         found.degraded.append(access.fault)
     return found
@@ -196,6 +202,8 @@ def of_itself(answer: dict[str, Any] | BarcoError) -> list[str]:
         found.append(BEHIND)
     if answer.get("storage", {}).get("setAside"):
         found.append(ASIDE)
+    if answer.get("storage", {}).get("diskFull"):
+        found.append(FULL)
     if copy.get("suspect"):
         because = f", for {copy['suspectWhy']}" if "suspectWhy" in copy else ""
         says = f", says broker {copy['accusedBy']}" if "accusedBy" in copy else ""

@@ -145,6 +145,8 @@ class Status:
         body: dict[str, Any] = {"ready": found.ready}
         if self._context.options.restored:  # For who is restored beside it, and has no token yet.
             body["restored"] = True
+        if found.disk_full:
+            body["diskFull"] = True
         if thorough:
             body["inSync"] = found.in_sync
         if reasons := found.waiting + found.degraded:

@@ -58,6 +58,7 @@ _STORAGE = object_of(
     damagedSegments="integer",
     repairedGroups="integer",
     setAside=told("integer", "Logs that only this broker has, to be exported (barco recover)."),
+    diskFull=told("boolean", "It has no room for events, and refuses them; only then."),
 )
 
 _SHARD = object_of(
@@ -165,6 +166,7 @@ READY = object_of(
     ready="boolean",
     inSync="boolean",
     restored=told("boolean", "It was restored from a backup, and this is the first start since."),
+    diskFull=told("boolean", "It has no room for events, and refuses them; only then."),
     reason="string",
 )
 
