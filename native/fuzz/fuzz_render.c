@@ -48,7 +48,7 @@ static void check_lines(const char *text, size_t len, uint32_t count)
 static void check_meant(const struct chunk_view *view, char *out, size_t bound, uint8_t *scratch)
 {
     static const uint8_t text[] = "a1";
-    size_t room_bytes = chunk_scratch_bytes(view);
+    size_t scratch_bytes = chunk_scratch_bytes(view), room_bytes = view->raw_bytes + 1;
     struct conditions where = {.count = 1, .room = malloc(room_bytes), .room_bytes = room_bytes};
     struct condition *one = &where.each[0];
     const struct line_frame frame = {.where = &where};
@@ -59,7 +59,7 @@ static void check_meant(const struct chunk_view *view, char *out, size_t bound, 
                                   .text_len = 1, .has_number = each % 2 == 1, .number = 1};
         one->steps[0] = (struct condition_step){each % 3 == 0 ? NULL : text, 1, 1};
         one->step_count = each % 5 == 0 ? 0 : 1;
-        ssize_t n = render_ndjson(view, 0, UINT64_MAX, &frame, scratch, room_bytes, out, bound,
+        ssize_t n = render_ndjson(view, 0, UINT64_MAX, &frame, scratch, scratch_bytes, out, bound,
                                   NULL);
         REQUIRE(n >= 0 && (size_t)n <= bound && (n == 0 || out[n - 1] == '\n'));
     }

@@ -83,7 +83,7 @@ static bool render_view(struct rendering *r, const struct chunk_view *v, Py_ssiz
     r->scratch = scratch;
     if (r->where != NULL) {
         void *room = r->where->room;
-        enough = enough && grow(&room, &r->room_cap, scratch_bytes);
+        enough = enough && grow(&room, &r->room_cap, v->raw_bytes + 1); /* stored as it is, too */
         r->where->room = room;
         r->where->room_bytes = r->room_cap;
         r->looked += v->raw_bytes;

@@ -52,6 +52,12 @@ _EVENTS = Route(
         WAIT,
         _LAST_ID,
         Parameter(
+            "Barco-Reader",
+            "Who reads, for people who look at /v1/jobs: a name and, behind a blank, the number of "
+            "a batch if there are such.",
+            header=True,
+        ),
+        Parameter(
             "where",
             "Of application/x-ndjson: only events of which this is true, of all where it is given "
             "again (8 at most). key, value, header.NAME or a place in JSON ($.a.b[0], $['a b']), "

@@ -27,7 +27,7 @@ Condition: TypeAlias = tuple[int, int, bytes, tuple[bytes | int, ...], bytes, bo
 class Of(IntEnum):
     """What of an event is looked at."""
 
-    KEY, HEADER, PLACE, BYTES = range(4)
+    KEY, HEADER, PATH, BYTES = range(4)
 
 
 class Test(IntEnum):
@@ -58,7 +58,7 @@ _TEST = re.compile(r"\s*(!=|<=|>=|[=~<>]|\Z)\s*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 
 _HELP = (
-    "A condition is key, value, header.NAME or a place in JSON as $.a.b[0], then one of = != ~ < <="
+    "A condition is key, value, header.NAME or a path into JSON as $.a.b[0], then one of = != ~ < <="
     " > >= and what it is compared with, or nothing: it is there."
 )
 
@@ -76,7 +76,7 @@ def _condition(text: str) -> Condition:
     subject = _SUBJECT.match(text)
     if subject is None:
         raise _wrong(text)
-    of, name, at = Of.PLACE, b"", subject.end()
+    of, name, at = Of.PATH, b"", subject.end()
     steps: list[bytes | int] = []
     if subject[0] == "$":
         steps, at = _steps(text, at)
@@ -107,7 +107,7 @@ def _steps(text: str, at: int) -> tuple[list[bytes | int], int]:
         else:
             steps.append(_text(step["quoted"]))
     if len(steps) > STEPS_MAX:
-        raise RequestError(f"A place is at most {STEPS_MAX} steps deep.")
+        raise RequestError(f"A path has at most {STEPS_MAX} steps.")
     return steps, at
 
 

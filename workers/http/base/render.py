@@ -1,7 +1,7 @@
 """Extents of stored chunks as bodies of answers, in the five formats that consumers may accept."""
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 
@@ -157,7 +157,9 @@ async def render(
     if kind == CHUNKS:
         return [chunk for extent in extents for chunk in extent.chunks]
     lines = partial(_render_ndjson, where=tuple(where))
-    make = {JSON: _render_json, NDJSON: lines, POLAR: _render_polar, ARROW: _render_arrow}[kind]
+    forms: dict[str, Callable[[Sequence[Run], _Budget], Awaitable[list[Part]]]]
+    forms = {JSON: _render_json, NDJSON: lines, POLAR: _render_polar, ARROW: _render_arrow}
+    make = forms[kind]
     found = runs(extents, ring)
     try:
         parts = await make(found, _Budget(budget))

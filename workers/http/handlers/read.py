@@ -41,6 +41,8 @@ from barco.workers.http.base.render import (
     render,
     skips,
 )
+from barco.workers.http.consuming.readers import HEADER as READER
+from barco.workers.http.consuming.readers import ReaderNotes, reader_of
 from barco.workers.shard.reads import Extent, chunk_place, extent_from_list, split_chunks
 
 NEXT_CURSOR = "Barco-Next-Cursor"
@@ -129,8 +131,8 @@ def _plan_of(
 class Read:
     """Handlers of /v1/topic/{topic}/slices."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, readers: ReaderNotes) -> None:
+        self._context, self._readers = context, readers
 
     async def slices(self, request: Request) -> Response:
         """All slices of a topic: who owns them, and where they begin and end."""
@@ -191,6 +193,7 @@ class Read:
         where = conditions(request.values("where"))
         if where and kind != NDJSON:
             raise RequestError(f"The parameter where is for {NDJSON}: other formats have all.")
+        reader = reader_of(request.header(READER))
         wait_ms = request.number("waitMs", default=0, most=limits.POLL_WAIT_MS_MAX)
         budget = request.number(
             "maxBytes", default=limits.POLL_BYTES_DEFAULT, most=limits.POLL_BYTES_MAX
@@ -210,6 +213,10 @@ class Read:
         try:
             if not answer["known"] and not await self._context.topic_exists(topic):
                 raise TopicNotFoundError(f"There is no topic {topic}.")
+            if reader is not None and answer["extent"] is not None:
+                _, _, first, last, _ = answer["extent"][:5]
+                rows = (last if stop is None else min(last, stop)) - max(first, answer["offset"])
+                self._readers.note(reader, topic, rows, self._context.service.wall_us())
             return await self._response(kind, answer, stop, columns, reserved, where)
         finally:
             self._context.memory.give_back(reserved)

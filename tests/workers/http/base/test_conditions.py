@@ -91,6 +91,15 @@ def test_what_is_meant(where: str, meant: list[int]) -> None:
         assert chosen(where, most=most) == meant
 
 
+def test_what_is_stored_as_it_is_is_looked_at_too() -> None:
+    """Nothing of it is unpacked, so the room for it is of its own."""
+    value = random.Random(3).randbytes(5000) + b"needle"
+    stored = chunk_encode("t", 1, 2, 0, [value], compress=False)
+    for where, meant in (("value~NEEDLE", True), ("value~needles", False)):
+        text, after = _native.render_ndjson([stored], 0, 1, 0, where=conditions([where]))
+        assert (bool(text), after) == (meant, 1)
+
+
 def test_all_have_to_be_true() -> None:
     assert chosen("$.a", "key~ber") == [0]
     assert chosen(*["$.a"] * CONDITIONS_MAX) == [0, 1, 2]
