@@ -5,7 +5,7 @@ import { ring, spans, swatch } from "/console/ring.js";
 import { auditPage, jobsPage } from "/console/jobs.js";
 import { inWords, isGrave, isLetter, lettersOf, marksOf, sure } from "/console/letters.js";
 import { LOOK_BYTES, conditionsOf, cursorOf, offsetOf, searchOf } from "/console/where.js";
-import { chart, count, bytes, duration, element, fill, lasting, parse, table, textOf, when } from "/console/draw.js";
+import { chart, count, bytes, duration, element, fill, frame, lasting, parse, table, textOf, when } from "/console/draw.js";
 
 const PAUSE_MS = 2000;
 const HISTORY = 1800; // Looks that are kept: an hour.
@@ -201,6 +201,7 @@ function ringPage() {
   const rangeTable = lasting(["slices", "leader", "copies", "#epoch", "generations"]);
   fill(brokers, [brokerTable.node]);
   fill(ranges, [rangeTable.node]);
+  let seen = null;
   let pictured = ""; // What the picture was drawn of: it is drawn anew where that has changed.
   fill(main, [
     charts,
@@ -222,7 +223,7 @@ function ringPage() {
     }));
   };
   whose.addEventListener("change", drawStages);
-  const update = () => {
+  const update = async () => {
     const { topology, figures } = last;
     const names = [ALL, ...(figures?.brokers ?? []).map((each) => `broker ${each.ordinal}`)];
     if (whose.dataset.names !== names.join()) {
@@ -239,10 +240,14 @@ function ringPage() {
       chart("cores", rates("process_cpu_seconds"), (value) => value.toFixed(2)),
     ]);
     if (!topology) return;
+    await frame();
+    brokerTable.show(brokerRows(topology, figures));
+    if (topology === seen) return; // It is asked for every other time.
+    seen = topology;
+    await frame();
     const drawn = JSON.stringify([topology.routes, topology.brokers]);
     if (drawn !== pictured) fill(picture, [ring(topology)]);
     pictured = drawn;
-    brokerTable.show(brokerRows(topology, figures));
     rangeTable.show(rangeRows(topology));
   };
   update();
@@ -344,6 +349,7 @@ function topicsPage() {
         ? Math.max(0, each.events - earlier.get(each.topic)) / (now.at - before.at) : null,
     }));
     before = now;
+    await frame(); // What came has just been parsed.
     draw();
   };
   return { update };

@@ -38,6 +38,14 @@ export function table(columns, rows, classes = {}, kept = "") {
 
 const ROWS_A_FRAME = 50;
 
+// Until what was done is shown: whoever scrolls meanwhile is not held up by all of it at once.
+export function frame() {
+  return new Promise((resolve) => {
+    requestAnimationFrame(() => setTimeout(resolve, 0));
+    setTimeout(resolve, 100); // A page that cannot be seen has no frames.
+  });
+}
+
 // A table that is shown again and again: only what has changed is touched, and many new rows are made
 // some at a time. A cell is a text, a number, or {text, make}: what stands for it, and how it is made.
 export function lasting(columns) {
