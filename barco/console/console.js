@@ -546,7 +546,7 @@ function topicPage(topic, options) {
     const headed = kept.some((each) => each.headers);
     const left = search ? search.left() : 0n;
     said.textContent = search
-      ? `${count(kept.length)} events, ${search.looked() ? `of ${count(Number(search.looked()))} ` : "of those "}that were looked at${left > 0n ? `; ${count(Number(left))} more are there` : ""}`
+      ? `${count(kept.length)} event${kept.length === 1 ? "" : "s"}, ${search.looked() ? `of ${count(Number(search.looked()))} ` : "of those "}that were looked at${left > 0n ? `; ${count(Number(left))} more are there` : ""}`
       : `${count(kept.length)} of ${count(found.length)} events that were read`;
     if (kept.length > EVENTS_MAX) said.textContent += `; the newest ${EVENTS_MAX} of them`;
     further.hidden = left <= 0n;
