@@ -1,5 +1,5 @@
-"""A program for Spark: `iceberg_read.py JARS CATALOG WAREHOUSE TABLE`, a table in the catalog of a file
-that `barco export` has written; its last line is what is in it, as JSON."""
+"""A program for Spark: `iceberg_read.py JARS CATALOG WAREHOUSE TABLE`, a table in the catalog of a
+file that `barco export` has written; its last line is what is in it, as JSON."""
 
 import json
 import sys

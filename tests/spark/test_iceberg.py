@@ -10,7 +10,10 @@ import pytest
 from sparklab import endpoint_of, produce, run_json
 
 JARS = os.environ.get("BARCO_ICEBERG_JARS", "")
-"""By commas: iceberg-spark-runtime for this Spark, and sqlite-jdbc."""
+"""By commas: iceberg-spark-runtime for that Spark, and sqlite-jdbc."""
+
+PYTHON = os.environ.get("BARCO_ICEBERG_PYTHON", sys.executable)
+"""Whose pyspark is one that the jars are for: the runtime for 4.1 does not load in Spark 4.3."""
 
 EVENTS = 2_000
 
@@ -46,7 +49,7 @@ def test_spark_reads_what_was_exported(broker: Any, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     program = str(Path(__file__).parent / "iceberg_read.py")
     told = run_json(
-        [sys.executable, program, JARS, str(catalog), str(warehouse), "raw.lake"],
+        [PYTHON, program, JARS, str(catalog), str(warehouse), "raw.lake"],
         dict(os.environ), 600,
     )  # fmt: skip
     assert told == {

@@ -58,8 +58,8 @@ _TEST = re.compile(r"\s*(!=|<=|>=|[=~<>]|\Z)\s*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 
 _HELP = (
-    "A condition is key, value, header.NAME or a path into JSON as $.a.b[0], then one of = != ~ < <="
-    " > >= and what it is compared with, or nothing: it is there."
+    "A condition is key, value, header.NAME or a path into JSON as $.a.b[0], then one of = != ~ < "
+    "<= > >= and what it is compared with, or nothing: it is there."
 )
 
 

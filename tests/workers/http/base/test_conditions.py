@@ -30,7 +30,7 @@ HEADERS: list[Any] = [
 
 def chosen(*where: str, most: int = 2**62) -> list[int]:
     """The offsets of the events that are meant, in as many pieces as it takes."""
-    stored = chunk_encode("t", 1, 2, 0, VALUES, keys=KEYS, headers=HEADERS)  # type: ignore[arg-type]
+    stored = chunk_encode("t", 1, 2, 0, VALUES, keys=KEYS, headers=HEADERS)
     text, at = b"", 0
     while at < len(VALUES):
         more, after = _native.render_ndjson(
