@@ -100,7 +100,7 @@ class Letters:
         """Events of a topic to it, or to another one, with key, value and headers as they were."""
         given = request.json()
         topic = check_topic(request.variables["topic"])
-        where = self._places(given, "events", ("to",))
+        where = self._named(given, "events", ("to",))
         to = given.get("to", topic)
         if not isinstance(to, str):
             raise RequestError("to is the name of a topic.")
@@ -137,13 +137,13 @@ class Letters:
         return await self._done(request, self._asked(request), None, None)
 
     def _asked(self, request: Request) -> Chosen:
-        where = self._places(request.json(), "letters", ("dead",))
+        where = self._named(request.json(), "letters", ("dead",))
         grave = grave_of(request)
         if grave == request.variables["topic"]:
             raise RequestError("A topic's dead letters are in another topic.")
         return Chosen(grave, where)
 
-    def _places(self, given: Any, name: str, others: Sequence[str]) -> Sequence[tuple[int, int]]:
+    def _named(self, given: Any, name: str, others: Sequence[str]) -> Sequence[tuple[int, int]]:
         """Slice, by its number in the ring, and offset, in their order, each once."""
         wrong = RequestError(_BODY % (name, LETTERS_MAX))
         listed = given.get(name) if isinstance(given, dict) else None
