@@ -14,10 +14,10 @@ def main(jars: str, catalog: str, warehouse: str, table: str) -> None:
         "spark.log.level": "ERROR",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.lake.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-        "spark.sql.catalog.lake.uri": f"jdbc:sqlite:{catalog}",
-        "spark.sql.catalog.lake.warehouse": warehouse,
+        "spark.sql.catalog.default": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.default.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        "spark.sql.catalog.default.uri": f"jdbc:sqlite:{catalog}",
+        "spark.sql.catalog.default.warehouse": warehouse,
     }
     builder = SparkSession.builder.master("local[1]").appName("iceberg")
     for name, value in settings.items():
@@ -25,10 +25,12 @@ def main(jars: str, catalog: str, warehouse: str, table: str) -> None:
     session = builder.getOrCreate()
     rows = session.sql(
         "select count(*) as rows, count(distinct _slice, _offset) as events, sum(n) as total,"
-        f" count(text) as texts from lake.{table}"
+        f" count(text) as texts from `default`.{table}"
     ).collect()
-    snapshots = session.sql(f"select count(*) as snapshots from lake.{table}.snapshots").collect()
-    types = dict(session.table(f"lake.{table}").dtypes)
+    snapshots = session.sql(
+        f"select count(*) as snapshots from `default`.{table}.snapshots"
+    ).collect()
+    types = dict(session.table(f"`default`.{table}").dtypes)
     session.stop()
     print(json.dumps(rows[0].asDict() | snapshots[0].asDict() | {"n": types["n"]}))
 
