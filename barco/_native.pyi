@@ -283,12 +283,15 @@ def render_ndjson(
     most: int = ...,
     id: str | None = None,
     deliveries: int = 0,
+    where: Sequence[tuple[int, int, bytes, Sequence[bytes | int], bytes, bool, float | None]] = (),
 ) -> tuple[bytes, int]:
     """The same: a line for each event with from_offset <= offset < to_offset; checksums verified.
 
     Fields: topic, token (start of the shard's range, as a string), rangeIndex, version, offset
     (as a string), timestamp (microseconds), key, value. With `id`, what stands before the offset in
-    it, of what a queue hands out: id and deliveries as well.
+    it, of what a queue hands out: id and deliveries as well. With `where` only events of which all
+    of it is true, within some `most` bytes that are looked at: what of an event, the test, a
+    header's name, steps into the value, the text, whether only a string is that, and as a number.
     """
 
 def frame_events(

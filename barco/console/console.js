@@ -2,14 +2,17 @@
 // Nothing is asked of anybody else, no text becomes markup, and what it does not know it does not show.
 
 import { ring, spans, swatch } from "/console/ring.js";
-import { isGrave, isLetter, lettersOf, marksOf } from "/console/letters.js";
-import { chart, count, bytes, duration, element, fill, parse, table, textOf, when } from "/console/draw.js";
+import { auditPage, jobsPage } from "/console/jobs.js";
+import { inWords, isGrave, isLetter, lettersOf, marksOf, sure } from "/console/letters.js";
+import { LOOK_BYTES, conditionsOf, cursorOf, offsetOf, searchOf } from "/console/where.js";
+import { chart, count, bytes, duration, element, fill, frame, lasting, parse, table, textOf, when } from "/console/draw.js";
 
 const PAUSE_MS = 2000;
 const HISTORY = 1800; // Looks that are kept: an hour.
 const LATELY = { "Cache-Control": "max-age=2" }; // What somebody else was told a look ago will do.
 const LAGS_EVERY = 5; // Looks until each group has been asked for its lag, where there are many.
 const EVENTS_MAX = 500;
+const TOPICS_SHOWN = 200; // At a time.
 const GROUPS_ASKED = 100; // For their lag.
 const READ_BYTES = 262144; // Of a slice, at a time.
 const STAGES = {
@@ -56,6 +59,7 @@ const lately = (path) => ask(path, { headers: LATELY });
 let mine = null;
 async function whoAmI() {
   mine ??= await ask("/v1/me").catch(() => ({ everybody: true })); // An earlier version does not say.
+  document.getElementById("audit").hidden = !mine.everybody && !mine.grants.includes("users");
 }
 
 const covers = (pattern, name) => (pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern);
@@ -153,30 +157,27 @@ function showHealth(health) {
 
 // --- Rates ----------------------------------------------------------------------------------------
 
-export function rate(name, ordinal) {
-  const series = rates(name, ordinal);
-  return series.length ? series.at(-1) : null;
+// Of one broker between two looks, a second. A counter that fell began anew, or one of the processes
+// was silent: nothing is known.
+function grown(before, now, name, number) {
+  const [earlier, broker] = [before.brokers[number], now.brokers[number]];
+  const [was, is] = [earlier?.figures[name], broker?.figures[name]];
+  const known = was !== undefined && is !== undefined && is >= was && earlier.workers === broker.workers;
+  return known ? (is - was) / (now.at - before.at) : 0;
 }
 
-function rates(name, ordinal) {
-  const found = [];
-  for (let i = 1; i < history.length; i++) {
-    const [before, now] = [history[i - 1], history[i]];
-    const seconds = now.at - before.at;
-    if (seconds <= 0) continue;
-    let sum = 0;
-    for (const [number, broker] of Object.entries(now.brokers)) {
-      if (ordinal !== undefined && Number(number) !== ordinal) continue;
-      const earlier = before.brokers[number];
-      const [was, is] = [earlier?.figures[name], broker.figures[name]];
-      // A counter that fell began anew, or one of the processes was silent: nothing is known.
-      if (was !== undefined && is !== undefined && is >= was && earlier.workers === broker.workers) {
-        sum += is - was;
-      }
-    }
-    found.push(sum / seconds);
+function rate(name, ordinal) {
+  return history.length > 1 ? grown(history.at(-2), history.at(-1), name, ordinal) : null;
+}
+
+// Of all brokers, since the page was opened: each look's sum is made once.
+function rates(name) {
+  for (let at = 1; at < history.length; at++) {
+    const [before, now] = [history[at - 1], history[at]];
+    now.rates ??= {};
+    now.rates[name] ??= Object.keys(now.brokers).reduce((sum, each) => sum + grown(before, now, name, each), 0);
   }
-  return found;
+  return history.flatMap((each) => each.rates?.[name] ?? []);
 }
 
 // Of a stage of produces, in seconds, of all brokers or of one; 0 where there were none.
@@ -196,6 +197,12 @@ function ringPage() {
   const stages = element("div", { class: "charts" });
   const brokers = element("div", { class: "scroll", tabindex: "0", "aria-label": "Brokers" });
   const ranges = element("div", { class: "scroll", tabindex: "0", "aria-label": "Ranges" });
+  const brokerTable = lasting(["broker", "address", "state", "#leads", "#events/s", "#in/s", "#out/s", "#cores", "#memory", "#disk free"]);
+  const rangeTable = lasting(["slices", "leader", "copies", "#epoch", "generations"]);
+  fill(brokers, [brokerTable.node]);
+  fill(ranges, [rangeTable.node]);
+  let seen = null;
+  let pictured = ""; // What the picture was drawn of: it is drawn anew where that has changed.
   fill(main, [
     charts,
     element("div", { class: "columns" }, [
@@ -216,7 +223,7 @@ function ringPage() {
     }));
   };
   whose.addEventListener("change", drawStages);
-  const update = () => {
+  const update = async () => {
     const { topology, figures } = last;
     const names = [ALL, ...(figures?.brokers ?? []).map((each) => `broker ${each.ordinal}`)];
     if (whose.dataset.names !== names.join()) {
@@ -233,62 +240,62 @@ function ringPage() {
       chart("cores", rates("process_cpu_seconds"), (value) => value.toFixed(2)),
     ]);
     if (!topology) return;
-    fill(picture, [ring(topology)]);
-    fill(brokers, [brokerTable(topology, figures)]);
-    fill(ranges, [rangeTable(topology)]);
+    await frame();
+    brokerTable.show(brokerRows(topology, figures));
+    if (topology === seen) return; // It is asked for every other time.
+    seen = topology;
+    await frame();
+    const drawn = JSON.stringify([topology.routes, topology.brokers]);
+    if (drawn !== pictured) fill(picture, [ring(topology)]);
+    pictured = drawn;
+    rangeTable.show(rangeRows(topology));
   };
   update();
   return { update, ring: true };
 }
 
-function brokerTable(topology, figures) {
+function brokerRows(topology, figures) {
   const told = Object.fromEntries((figures?.brokers ?? []).map((each) => [each.ordinal, each]));
   const alone = topology.brokers.length === 1;
-  return table(
-    ["broker", "address", "state", "#leads", "#events/s", "#in/s", "#out/s", "#cores", "#memory", "#disk free"],
-    topology.brokers.map((broker) => {
-      const own = told[alone ? 0 : broker.ordinal]?.figures ?? {};
-      const number = alone ? 0 : broker.ordinal;
-      const state = broker.state ?? "alive";
-      const leads = topology.routes.filter((each) => each.leader === broker.ordinal);
-      const heard = told[number]?.workers > 0; // Else nothing is known of now.
-      const now = (name) => (heard ? rate(name, number) : null);
-      const cores = now("process_cpu_seconds");
-      return [
-        element("span", {}, [swatch(broker.ordinal), String(broker.ordinal)]), broker.name,
-        element("span", { class: state === "alive" ? "good" : "bad" }, state),
-        leads.reduce((sum, each) => sum + each.slices, 0),
-        count(now("events")), bytes(now("value_bytes")), bytes(now("bytes_out")),
-        cores === null ? "–" : cores.toFixed(2),
-        bytes(own.process_resident_bytes), bytes(own.storage_free_bytes),
-      ];
-    }),
-  );
+  const led = new Map();
+  for (const each of topology.routes) led.set(each.leader, (led.get(each.leader) ?? 0) + each.slices);
+  return topology.brokers.map((broker) => {
+    const own = told[alone ? 0 : broker.ordinal]?.figures ?? {};
+    const number = alone ? 0 : broker.ordinal;
+    const state = broker.state ?? "alive";
+    const heard = told[number]?.workers > 0; // Else nothing is known of now.
+    const now = (name) => (heard ? rate(name, number) : null);
+    const cores = now("process_cpu_seconds");
+    return [
+      { text: broker.ordinal, make: () => element("span", {}, [swatch(broker.ordinal), String(broker.ordinal)]) },
+      broker.name,
+      { text: state, make: () => element("span", { class: state === "alive" ? "good" : "bad" }, state) },
+      led.get(broker.ordinal) ?? 0,
+      count(now("events")), bytes(now("value_bytes")), bytes(now("bytes_out")),
+      cores === null ? "–" : cores.toFixed(2),
+      bytes(own.process_resident_bytes), bytes(own.storage_free_bytes),
+    ];
+  });
 }
 
-function rangeTable(topology) {
-  return table(
-    ["slices", "leader", "copies", "#epoch", "generations"],
-    topology.routes.map((route) => {
-      const copies = (route.followers ?? []).map((each) => {
-        const state = each.synced ? "in sync" : each.state === "down" ? "down" : `${each.groupsBehind} behind`;
-        return `broker ${each.ordinal}: ${state}`;
-      });
-      const shard = topology.shards.find((each) => startOf(topology, each) === route.first);
-      return [
-        spans(route.first, route.slices),
-        route.leader ?? element("span", { class: "bad" }, "nobody"),
-        copies.join(", ") || "–",
-        route.version,
-        (shard?.generations ?? []).map((each) => each.epoch).slice(-8).join(" → "),
-      ];
-    }),
-  );
-}
-
-function startOf(topology, shard) {
-  const range = topology.ranges.findIndex((each) => each.token === shard.token);
-  return range * topology.slicesPerRange + shard.slices[0];
+function rangeRows(topology) {
+  const ranges = new Map(topology.ranges.map((each, index) => [each.token, index]));
+  const shards = new Map(topology.shards.map((each) =>
+    [ranges.get(each.token) * topology.slicesPerRange + each.slices[0], each]));
+  return topology.routes.map((route) => {
+    const copies = (route.followers ?? []).map((each) => {
+      const state = each.synced ? "in sync" : each.state === "down" ? "down" : `${each.groupsBehind} behind`;
+      return `broker ${each.ordinal}: ${state}`;
+    });
+    const shard = shards.get(route.first);
+    return [
+      spans(route.first, route.slices),
+      route.leader ?? { text: "nobody", make: () => element("span", { class: "bad" }, "nobody") },
+      copies.join(", ") || "–",
+      route.version,
+      (shard?.generations ?? []).map((each) => each.epoch).slice(-8).join(" → "),
+    ];
+  });
 }
 
 // A slice's number in the whole ring.
@@ -307,22 +314,30 @@ function topicsPage() {
   ]);
   let before = null;
   let topics = [];
+  let most = TOPICS_SHOWN;
+  const listed = lasting(["topic", "#events", "#events/s", "#kept, hours", "compression"]);
+  const said = element("p", { class: "quiet" });
+  const further = element("button", { type: "button", hidden: "" }, `Show ${TOPICS_SHOWN} more`);
+  further.addEventListener("click", () => {
+    most += TOPICS_SHOWN;
+    draw();
+  });
+  fill(rows, [listed.node, said, further]);
   const draw = () => {
     const wanted = filter.value.toLowerCase();
     const kept = topics.filter((each) => each.topic.toLowerCase().includes(wanted));
-    fill(rows, [
-      table(
-        ["topic", "#events", "#events/s", "#kept, hours", "compression"],
-        kept.slice(0, 1000).map((each) => [
-          element("span", {}, [
-            element("a", { href: `#topic/${each.topic}` }, each.topic),
-            ...(isGrave(each.topic) ? [element("span", { class: "quiet" }, " dead letters")] : []),
-          ]),
-          count(each.events), count(each.rate), each.retentionHours || "–", each.compression,
+    listed.show(kept.slice(0, most).map((each) => [
+      {
+        text: each.topic,
+        make: () => element("span", {}, [
+          element("a", { href: `#topic/${each.topic}` }, each.topic),
+          ...(isGrave(each.topic) ? [element("span", { class: "quiet" }, " dead letters")] : []),
         ]),
-      ),
-      element("p", { class: "quiet" }, kept.length > 1000 ? `and ${kept.length - 1000} more` : `${kept.length} topics`),
-    ]);
+      },
+      count(each.events), count(each.rate), each.retentionHours || "–", each.compression,
+    ]));
+    said.textContent = kept.length > most ? `${most} of ${kept.length} topics` : `${kept.length} topics`;
+    further.hidden = kept.length <= most;
   };
   filter.addEventListener("input", draw);
   const update = async () => {
@@ -334,6 +349,7 @@ function topicsPage() {
         ? Math.max(0, each.events - earlier.get(each.topic)) / (now.at - before.at) : null,
     }));
     before = now;
+    await frame(); // What came has just been parsed.
     draw();
   };
   return { update };
@@ -468,6 +484,11 @@ function topicPage(topic, options) {
   const most = element("input", { id: "most", type: "number", min: "1", max: String(EVENTS_MAX), value: options.get("n") ?? "50" });
   const key = element("input", { id: "key", type: "search", autocomplete: "off", value: options.get("key") ?? "" });
   const text = element("input", { id: "text", type: "search", autocomplete: "off", value: options.get("text") ?? "" });
+  const where = element("input", {
+    id: "where", type: "search", size: "30", autocomplete: "off", spellcheck: "false",
+    value: options.get("where") ?? "", placeholder: "$.delay>15 and header.source=gate",
+  });
+  const further = element("button", { type: "button", hidden: "" }, "Look further");
   const live = element("input", { id: "live", type: "checkbox" });
   live.checked = options.get("live") === "1";
   const form = element("form", { class: "bar" }, [
@@ -476,6 +497,7 @@ function topicPage(topic, options) {
     element("label", { for: "most" }, ["events", most]),
     element("label", { for: "key" }, ["key has", key]),
     element("label", { for: "text" }, ["value has", text]),
+    ...(isGrave(topic) ? [] : [element("label", { for: "where" }, ["key, header.NAME, $.place: = != ~ < >", where])]),
     element("label", { for: "live" }, ["follow", live]),
     element("button", {}, "Show"),
   ]);
@@ -494,7 +516,7 @@ function topicPage(topic, options) {
     element("p", { class: "quiet" }, isGrave(topic)
       ? "What queues have given up, with the reason. Choose some, and send them again to where they came from, or drop them."
       : element("a", { href: `/console/listen.html#${topic}` }, "Each event as it comes")),
-    form, desk.bar, desk.said, said, rows,
+    form, desk.bar, desk.said, said, rows, further,
     element("details", {}, [element("summary", {}, "Slices"), slices]),
     making,
   ]);
@@ -502,13 +524,16 @@ function topicPage(topic, options) {
     making.hidden = !may("produce", topic);
     if (found.length) draw();
   });
+  let search = null; // What is looked for, where something is.
+  const meant = () => (isGrave(topic) ? [] : conditionsOf(key.value, text.value, where.value));
   let found = [];
   let next = null; // By slice where to go on, while it follows.
   let listed = [];
 
   const draw = () => {
+    const here = isGrave(topic); // Letters are told from marks, so all of them are read.
     const [inKey, inValue] = [key.value.toLowerCase(), text.value.toLowerCase()];
-    const kept = found.filter((each) =>
+    const kept = !here ? found : found.filter((each) =>
       (each.key ?? "").toLowerCase().includes(inKey) && each.shown.toLowerCase().includes(inValue));
     const dead = isGrave(topic) || found.some(isLetter);
     for (const each of [desk.bar, desk.said]) each.hidden = !dead;
@@ -519,24 +544,50 @@ function topicPage(topic, options) {
       return;
     }
     const headed = kept.some((each) => each.headers);
-    said.textContent = `${count(kept.length)} of ${count(found.length)} events that were read`
-      + (kept.length > EVENTS_MAX ? `; the newest ${EVENTS_MAX} of them` : "");
+    const left = search ? search.left() : 0n;
+    said.textContent = search
+      ? `${count(kept.length)} event${kept.length === 1 ? "" : "s"}, ${search.looked() ? `of ${count(Number(search.looked()))} ` : "of those "}that were looked at${left > 0n ? `; ${count(Number(left))} more are there` : ""}`
+      : `${count(kept.length)} of ${count(found.length)} events that were read`;
+    if (kept.length > EVENTS_MAX) said.textContent += `; the newest ${EVENTS_MAX} of them`;
+    further.hidden = left <= 0n;
+    const offered = may("produce", topic);
     fill(rows, [
       table(
-        ["time", "slice", "#offset", "key", "value", ...(headed ? ["headers"] : [])],
+        ["time", "slice", "#offset", "key", "value", ...(headed ? ["headers"] : []), ...(offered ? ["again"] : [])],
         kept.slice(0, EVENTS_MAX).map((each) => [
           when(each.timestamp), each.slice, each.offset,
           element("span", { title: each.key ?? "" }, each.key ?? "–"),
-          short(each.shown), ...(headed ? [short(each.headers)] : []),
+          short(each.shown), ...(headed ? [short(each.headers)] : []), ...(offered ? [againOf(each)] : []),
         ]),
-        { 3: "key", 4: "value", 5: "value" }, "events",
+        { 3: "key", 4: "value", ...(headed ? { 5: "value" } : {}) }, "events",
       ),
     ]);
   };
 
-  const read = async (one, cursor) => {
+  const againOf = (event) => {
+    const button = element("button", { type: "button", "aria-label": `Send offset ${event.offset} of slice ${event.slice} again` }, "Send again …");
+    button.addEventListener("click", safely(async () => {
+      const what = [
+        element("p", {}, `It is produced to ${topic} once more, with key, value and headers as they are: everybody who reads there gets it again.`),
+        table(["key", "value"], [[event.key ?? "–", short(event.shown)]], { 0: "key", 1: "value" }),
+      ];
+      if (!await sure("Send this event again?", what, "Send again")) return;
+      const sum = await ask(`/v1/topic/${topic}/resend`, {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ events: [{ token: event.token, slice: event.rangeIndex, offset: event.offset }] }),
+      });
+      said.textContent = inWords({ ...sum, marked: sum.done }, `on stable storage in ${topic} again`, "event");
+    }));
+    return button;
+  };
+
+  const read = async (one, cursor, to) => {
+    const asked = new URLSearchParams({ from: cursor, maxBytes: meant().length ? LOOK_BYTES : READ_BYTES });
+    for (const each of meant()) asked.append("where", each);
+    if (to !== undefined) asked.set("to", to);
     const answer = await ask(
-      `/v1/topic/${topic}/slices/${one.token}/${one.rangeIndex}/events?from=${encodeURIComponent(cursor)}&maxBytes=${READ_BYTES}`,
+      `/v1/topic/${topic}/slices/${one.token}/${one.rangeIndex}/events?${asked}`,
       { headers: { Accept: "application/x-ndjson" }, raw: true },
     );
     const at = answer.headers.get("Barco-Next-Cursor") ?? cursor;
@@ -549,8 +600,8 @@ function topicPage(topic, options) {
     const [first, end] = [BigInt(one.startOffset), BigInt(one.endOffset)];
     for (let most = number; ; most = Math.ceil(most / 4)) {
       const start = end - BigInt(most) > first ? end - BigInt(most) : first;
-      const part = await read(one, `00000000-${start.toString(16).padStart(16, "0")}`);
-      if (most === 1 || BigInt(`0x${part.next.slice(9)}`) >= end) return part;
+      const part = await read(one, cursorOf(start));
+      if (most === 1 || offsetOf(part.next) >= end) return part;
     }
   };
 
@@ -578,7 +629,13 @@ function topicPage(topic, options) {
     const some = wanted();
     const share = Math.max(1, Math.ceil(number / Math.max(1, some.length)));
     const place = placeOf(from.value);
-    next = {};
+    next = Object.fromEntries(some.map((one) => [one.name, one.end]));
+    search = meant().length ? searchOf(some, place, read) : null;
+    if (search) {
+      said.textContent = "Looking …";
+      await lookOn();
+      return;
+    }
     const told = await Promise.allSettled(some.map(async (one) => {
       const part = place === "newest" ? await readNewest(one, number) : await read(one, place);
       next[one.name] = place === "newest" ? part.next : one.end;
@@ -590,12 +647,25 @@ function topicPage(topic, options) {
     if (failed) said.textContent = failed.reason.message;
   };
 
+  const lookOn = async () => {
+    const number = Math.min(EVENTS_MAX, Math.max(1, Number(most.value) || 50));
+    const of = search;
+    await of.more(number);
+    if (of !== search) return; // Something else is looked for meanwhile.
+    found = of.found().sort(newestFirst);
+    draw();
+  };
+  further.addEventListener("click", () => safely(async () => {
+    said.textContent = "Looking …";
+    await lookOn();
+  })());
+
   // One question says which slices have more: only those are read.
   const follow = async () => {
     const { slices: now } = await lately(`/v1/topic/${topic}/slices`);
     const grown = wanted().filter((one) => {
       const there = now[Number(one.name)];
-      return there && BigInt(there.endOffset) > BigInt(`0x${(next[one.name] ?? one.end).slice(9)}`);
+      return there && BigInt(there.endOffset) > offsetOf(next[one.name] ?? one.end);
     });
     const more = await Promise.allSettled(grown.map(async (one) => {
       const told = await read(one, next[one.name] ?? one.end);
@@ -612,6 +682,7 @@ function topicPage(topic, options) {
     const kept = new URLSearchParams({ from: from.value, n: most.value, slice: slice.value });
     if (key.value) kept.set("key", key.value);
     if (text.value) kept.set("text", text.value);
+    if (where.value) kept.set("where", where.value);
     if (live.checked) kept.set("live", "1");
     window.history.replaceState(null, "", `#topic/${topic}?${kept}`);
   };
@@ -625,7 +696,7 @@ function topicPage(topic, options) {
     }
   };
   form.addEventListener("submit", safely(async () => { remember(); await show(); }));
-  for (const input of [key, text]) input.addEventListener("input", () => { remember(); draw(); });
+  for (const input of [key, text]) input.addEventListener("input", () => { remember(); if (isGrave(topic)) draw(); });
   live.addEventListener("change", remember);
   produce.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -669,9 +740,20 @@ function eventOf(line, one) {
   };
 }
 
+// How long the broker's certificates are good, where it has some.
+async function certificates() {
+  const status = await lately("/status").catch(() => ({}));
+  const told = [["for clients", status.tls], ["between brokers", status.mutualTls]].filter(([, each]) => each);
+  return told.length
+    ? table(["certificate of this broker", "good until"], told.map(([name, each]) => [name, each.expires]))
+    : element("p", { class: "quiet" }, "This broker speaks without TLS, or you may not see how.");
+}
+
 function usersPage() {
   const rows = element("div", { class: "scroll", tabindex: "0", "aria-label": "Users" });
-  fill(main, [element("h2", {}, "Users"), rows]);
+  const sealed = element("div");
+  fill(main, [element("h2", {}, "Users"), rows, element("h3", {}, "Certificates"), sealed]);
+  certificates().then((found) => fill(sealed, [found]));
   const update = async () => {
     const { users } = await ask("/v1/users");
     fill(rows, [
@@ -700,7 +782,7 @@ async function open() {
   } catch {
     given = "";
   }
-  const pages = { ring: ringPage, topics: topicsPage, groups: groupsPage, users: usersPage };
+  const pages = { ring: ringPage, topics: topicsPage, groups: groupsPage, users: usersPage, jobs: () => jobsPage(main, lately), audit: () => auditPage(main, ask, new URLSearchParams(query ?? "")) };
   let page = pages[name] ?? ringPage;
   if (name === "group" && given) page = () => groupPage(given);
   if (name === "topic" && NAME.test(given)) page = () => topicPage(given, new URLSearchParams(query ?? ""));
@@ -731,6 +813,7 @@ function opening() {
   open().catch((error) => fill(main, [element("p", { class: "bad" }, `This page cannot be shown: ${error.message}`)]));
 }
 
+whoAmI();
 window.addEventListener("hashchange", opening);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) look().catch(() => {}); });
 opening();

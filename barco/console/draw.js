@@ -36,6 +36,59 @@ export function table(columns, rows, classes = {}, kept = "") {
   ]);
 }
 
+const ROWS_A_FRAME = 50;
+
+// Until what was done is shown: whoever scrolls meanwhile is not held up by all of it at once.
+export function frame() {
+  return new Promise((resolve) => {
+    requestAnimationFrame(() => setTimeout(resolve, 0));
+    setTimeout(resolve, 100); // A page that cannot be seen has no frames.
+  });
+}
+
+// A table that is shown again and again: only what has changed is touched, and many new rows are made
+// some at a time. A cell is a text, a number, or {text, make}: what stands for it, and how it is made.
+export function lasting(columns) {
+  const node = table(columns, []);
+  const body = node.querySelector("tbody");
+  const classes = columns.map((each) => (each.startsWith("#") ? { class: "number" } : {}));
+  const kept = []; // Of each row its cells, and what they show.
+  let wanted = [];
+  let coming = false;
+  const put = (td, cell) => (cell?.make ? td.replaceChildren(cell.make()) : (td.textContent = String(cell ?? "–")));
+  const textOfCell = (cell) => (cell?.make ? cell.text : String(cell ?? "–"));
+  const grow = () => {
+    coming = false;
+    for (let left = ROWS_A_FRAME; left > 0 && kept.length < wanted.length; left--) {
+      const row = wanted[kept.length];
+      const cells = row.map((cell, index) => {
+        const td = element("td", classes[index]);
+        put(td, cell);
+        return td;
+      });
+      const tr = element("tr", {}, cells);
+      kept.push({ tr, cells, texts: row.map(textOfCell) });
+      body.append(tr);
+    }
+    if (kept.length < wanted.length && !coming) {
+      coming = true;
+      requestAnimationFrame(grow);
+    }
+  };
+  const show = (rows) => {
+    wanted = rows;
+    while (kept.length > rows.length) kept.pop().tr.remove();
+    kept.forEach(({ cells, texts }, at) => rows[at].forEach((cell, index) => {
+      const text = textOfCell(cell);
+      if (text === texts[index]) return;
+      texts[index] = text;
+      put(cells[index], cell);
+    }));
+    if (!coming) grow();
+  };
+  return { node, show };
+}
+
 // An event as a line of JSON. A number of its value that this language would round stays as it was
 // written, where the browser can do that.
 export function parse(line) {

@@ -23,7 +23,7 @@ export function marksOf(events) {
 }
 
 // Asks whether that is meant; nothing else can be done meanwhile.
-function sure(title, what, word) {
+export function sure(title, what, word) {
   const dialog = document.getElementById("sure");
   document.getElementById("sure-title").textContent = title;
   fill(document.getElementById("sure-what"), what);
@@ -141,7 +141,8 @@ export function lettersOf(topic, { ask, may, refresh }) {
 }
 
 // What has been done, as people say it.
-export function inWords(sum, how) {
+export function inWords(sum, how, thing = "letter") {
+  const some = (number) => `${number} ${thing}${number === 1 ? "" : "s"}`;
   const words = [`${some(sum.done)} ${sum.done === 1 ? "is" : "are"} ${how}.`];
   if (sum.marked < sum.done) words.push("They stay in this list: only who may produce here marks them.");
   if (sum.others) words.push(`${some(sum.others)} came from another topic, and went nowhere.`);

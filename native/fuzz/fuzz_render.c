@@ -44,6 +44,28 @@ static void check_lines(const char *text, size_t len, uint32_t count)
     REQUIRE(len == 0);
 }
 
+/* Whatever is asked of them: some of the events, or none, on lines that are whole. */
+static void check_meant(const struct chunk_view *view, char *out, size_t bound, uint8_t *scratch)
+{
+    static const uint8_t text[] = "a1";
+    size_t scratch_bytes = chunk_scratch_bytes(view), room_bytes = view->raw_bytes + 1;
+    struct conditions where = {.count = 1, .room = malloc(room_bytes), .room_bytes = room_bytes};
+    struct condition *one = &where.each[0];
+    const struct line_frame frame = {.where = &where};
+    for (int each = 0; each < CONDITION_OF_COUNT * CONDITION_TEST_COUNT; each++) {
+        *one = (struct condition){.of = (enum condition_of)(each / CONDITION_TEST_COUNT),
+                                  .test = (enum condition_test)(each % CONDITION_TEST_COUNT),
+                                  .name = text, .name_len = 1, .text = text + each % 2,
+                                  .text_len = 1, .has_number = each % 2 == 1, .number = 1};
+        one->steps[0] = (struct condition_step){each % 3 == 0 ? NULL : text, 1, 1};
+        one->step_count = each % 5 == 0 ? 0 : 1;
+        ssize_t n = render_ndjson(view, 0, UINT64_MAX, &frame, scratch, scratch_bytes, out, bound,
+                                  NULL);
+        REQUIRE(n >= 0 && (size_t)n <= bound && (n == 0 || out[n - 1] == '\n'));
+    }
+    free(where.room);
+}
+
 static void check_render(const struct chunk_view *view)
 {
     size_t scratch_bytes = chunk_scratch_bytes(view), bound = render_bound(view);
@@ -60,6 +82,7 @@ static void check_render(const struct chunk_view *view)
     REQUIRE(n > 0 && (size_t)n <= bound);
     check_lines(out, (size_t)n, view->count);
 
+    check_meant(view, out, bound, scratch);
     char *exact = malloc((size_t)n); /* One byte less does not fit, and is not written beyond. */
     REQUIRE(render_ndjson(view, 0, UINT64_MAX, &frame, scratch, scratch_bytes, exact,
                           (size_t)n - 1, NULL) == -3);

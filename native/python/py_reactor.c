@@ -230,7 +230,7 @@ static bool is_wanted(const struct reactor *reactor, const struct http1_header *
 {
     static const char *const names[] = {"accept", "content-type", "authorization",
                                         "last-event-id", "content-encoding",
-                                        "cache-control", "if-none-match",
+                                        "cache-control", "if-none-match", "barco-reader",
                                         "x-splunk-request-channel"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (h->name.len == strlen(names[i]) &&

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "python/py_codec.h"
+#include "python/py_conditions.h"
 #include "read/render.h"
 
 #define LINE_ID_MAX 64
@@ -17,6 +18,9 @@ struct rendering {
     uint64_t next; /* the first event that is not in the text */
     bool ended;    /* the next event would make it longer than `most` */
     struct line_frame frame;
+    struct conditions *where; /* also the frame's; NULL: all events are meant */
+    size_t room_cap;          /* of its room */
+    uint64_t looked;          /* bytes that were looked at for it */
     char *text;
     size_t len, cap;
     uint8_t *scratch;
@@ -77,6 +81,13 @@ static bool render_view(struct rendering *r, const struct chunk_view *v, Py_ssiz
     void *scratch = r->scratch;
     bool enough = grow(&scratch, &r->scratch_cap, scratch_bytes);
     r->scratch = scratch;
+    if (r->where != NULL) {
+        void *room = r->where->room;
+        enough = enough && grow(&room, &r->room_cap, v->raw_bytes + 1); /* stored as it is, too */
+        r->where->room = room;
+        r->where->room_bytes = r->room_cap;
+        r->looked += v->raw_bytes;
+    }
     if (left == 0 && r->len > 1) {
         r->ended = true;
         return true;
@@ -99,6 +110,10 @@ static bool render_view(struct rendering *r, const struct chunk_view *v, Py_ssiz
             left = 0; /* One event is served, however large. */
             to = first + 1;
             continue;
+        }
+        if (n == 0 && r->next < v->base_offset + v->count && r->next < to) {
+            r->ended = true; /* Others were passed over, and this one did not fit. */
+            return true;
         }
         if (n < 0) {
             PyErr_Format(PyExc_ValueError, "the columns of the chunk at byte %zd disagree", at);
@@ -137,6 +152,7 @@ static bool render_buffer(struct rendering *r, PyObject *item)
         }
         if (!r->ended && r->next < end)
             r->next = end < r->to ? end : r->to;
+        r->ended = r->ended || r->looked >= r->most; /* Passing over takes its time, too. */
         at += view.stored_bytes;
     }
     PyBuffer_Release(&buf);
@@ -163,6 +179,8 @@ static PyObject *render(struct rendering *r, PyObject *chunks)
         result = Py_BuildValue("(y#K)", r->text, (Py_ssize_t)r->len, (unsigned long long)r->next);
     PyMem_Free(r->text);
     PyMem_Free(r->scratch);
+    if (r->where != NULL)
+        PyMem_Free(r->where->room);
     Py_DECREF(items);
     return result;
 }
@@ -191,15 +209,20 @@ static PyObject *py_render_records(PyObject *module, PyObject *args, PyObject *k
 static PyObject *py_render_ndjson(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"chunks", "from_offset", "to_offset",  "token",
-                            "most",   "id",          "deliveries", NULL};
+                            "most",   "id",          "deliveries", "where", NULL};
     struct rendering r = {.form = LINES, .most = SIZE_MAX};
-    PyObject *chunks;
+    struct conditions where = {0};
+    PyObject *chunks, *given = NULL;
     long long token;
     Py_ssize_t id_len = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&L|O&z#I", names, &chunks, py_u64_argument,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&O&L|O&z#IO", names, &chunks, py_u64_argument,
                                      &r.from, py_u64_argument, &r.to, &token, py_u64_argument,
-                                     &r.most, &r.frame.id, &id_len, &r.frame.deliveries))
+                                     &r.most, &r.frame.id, &id_len, &r.frame.deliveries, &given))
         return NULL;
+    if (given != NULL && !py_conditions(given, &where))
+        return NULL;
+    if (where.count > 0)
+        r.frame.where = r.where = &where;
     r.frame.token = token;
     r.frame.id_len = (size_t)id_len;
     if (id_len > LINE_ID_MAX)

@@ -332,6 +332,23 @@ static void put_event(struct sink *out, const struct chunk_view *view, const str
     PUT_LITERAL(out, "}\n");
 }
 
+static bool is_meant(const struct walk *w, const struct conditions *where)
+{
+    if (where == NULL)
+        return true;
+    const bool keyed = w->c.key_len != NULL && w->c.key_len[w->index] != KEY_NULL;
+    const bool valued = w->c.val_len[w->index] != KEY_NULL;
+    static const uint8_t nothing[1]; /* An empty key may have no place. */
+    const struct condition_event event = {
+        .key = !keyed ? NULL : w->key != NULL ? w->key : nothing,
+        .key_len = key_bytes(w),
+        .value = !valued ? NULL : w->val != NULL ? w->val : nothing,
+        .value_len = value_bytes(w),
+        .headers = headers_bytes(w) > 0 ? w->headers : NULL,
+    };
+    return conditions_hold(where, &event);
+}
+
 ssize_t render_ndjson(const struct chunk_view *view, uint64_t from, uint64_t to,
                       const struct line_frame *frame, uint8_t *scratch, size_t scratch_cap,
                       char *out, size_t cap, uint64_t *next)
@@ -345,12 +362,19 @@ ssize_t render_ndjson(const struct chunk_view *view, uint64_t from, uint64_t to,
     if (found <= 0)
         return found;
     put_line_start(&prefix, view, frame->token);
+    const uint32_t first = w.index;
     for (; w.index < w.last; step(&w)) {
+        if (!is_meant(&w, frame->where))
+            continue;
         put(&sink, start, (size_t)(prefix.p - start));
         put_event(&sink, view, &w, frame);
         if (sink.full)
             break;
         fitted = sink.p;
+    }
+    if (sink.full && fitted == out && w.index > first && next != NULL) {
+        *next = view->base_offset + w.index; /* All before it were passed over. */
+        return 0;
     }
     return finish(&sink, out, fitted, view, w.index, next);
 }

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "format/chunk.h"
+#include "read/condition.h"
 
 /* Renders the events of one chunk with from <= offset < to. The crcs are not checked here:
  * chunk_verify() first. scratch: 8-byte aligned, chunk_scratch_bytes() bytes.
@@ -27,12 +28,14 @@ struct line_frame {
     const char *id;      /* of what a queue hands out: what stands before the offset; else NULL */
     size_t id_len;       /* 64 at most */
     uint32_t deliveries; /* how many times it was given */
+    const struct conditions *where; /* which events are meant; NULL: all */
 };
 
 /* A line for each event, {"topic","token","rangeIndex","version","offset","timestamp","key",
  * "value"} and, where an event has any, "headers", each name once: the last one's. Token (start of
  * the shard's range) and offset are strings, timestamp is microseconds. Of a queue "id" and
- * "deliveries" stand behind the offset. */
+ * "deliveries" stand behind the offset. With `where` the others are passed over: 0 may be returned
+ * then with *next where an event that is meant did not fit. */
 ssize_t render_ndjson(const struct chunk_view *view, uint64_t from, uint64_t to,
                       const struct line_frame *frame, uint8_t *scratch, size_t scratch_cap,
                       char *out, size_t cap, uint64_t *next);

@@ -26,7 +26,7 @@ PROGRAM = """\
 import sys
 from client import Client
 from client.api.administration import get_brokers, get_groups_group, get_status, get_topics_topic
-from client.api.administration import put_topics_topic
+from client.api.administration import get_audit, get_jobs, put_topics_topic
 from client.api.consume import put_groups_group
 from client.api.read import get_topic_topic_slices
 from client.models import PutGroupsGroupType, PutTopicsTopicBody
@@ -47,6 +47,9 @@ with Client(base_url=sys.argv[1], raise_on_unexpected_status=True) as client:
     slices = get_topic_topic_slices.sync("orders", split_bytes=1000, **ask)
     assert [each.range_index for each in slices.slices] == list(range(8)), slices
     assert slices.slices[0].generations[-1].tail == -1
+    jobs, audit = get_jobs.sync(**ask), get_audit.sync(**ask)
+    assert (jobs.writers, jobs.readers, jobs.silent) == ([], [], 0), jobs
+    assert (audit.audited, audit.lines, audit.silent) == (False, [], 0), audit
     missing = get_topics_topic.sync("nothing", **ask)
     assert (missing.status, missing.type_) == (404, "urn:barco:problem:topic-not-found"), missing
 print("all of it")

@@ -24,6 +24,8 @@ COMMIT = {"state": "prepared", "attempts": [], "rows": {"t": {"0": 1}}}
 
 LETTERS = {"letters": [{"slice": 0, "offset": "0"}]}
 
+EVENTS = {"events": [{"slice": 0, "offset": "0"}]}
+
 AVRO = {"schema": '"string"'}
 
 TOPICAL = {"produces", "consumes", "administers", "administers_all", "elsewhere"}
@@ -101,6 +103,9 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
     # It takes as well to consume, or to produce, where the letters are: of these only all may.
     ("POST", "/v1/topic/{topic}/dead/resend"): ("/v1/topic/t/dead/resend", "", LETTERS, set()),
     ("POST", "/v1/topic/{topic}/dead/drop"): ("/v1/topic/t/dead/drop", "", LETTERS, set()),
+    ("POST", "/v1/topic/{topic}/resend"): ("/v1/topic/t/resend", "", EVENTS, set()),
+    ("GET", "/v1/jobs"): ("/v1/jobs", "", None, {"measures"}),
+    ("GET", "/v1/audit"): ("/v1/audit", "", None, {"names"}),
     ("GET", "/v1/me"): ("/v1/me", "", None, set(SOMEBODY)),
     ("GET", "/v1/topics"): ("/v1/topics", "", None, {"measures"}),
     ("GET", "/v1/topics/{topic}"): (

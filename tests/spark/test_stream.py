@@ -80,6 +80,10 @@ def test_available_now(spark: Any, broker: Any, tmp_path: Path) -> None:
     for place in group["positions"]:
         cursor = ends[f"{place['token']}/{place['rangeIndex']}"]
         assert int(place["offset"]) == int(cursor.partition("-")[2], 16)
+    readers = broker.request("GET", "/v1/jobs").json["readers"]
+    (job,) = [each for each in readers if each["reader"] == f"spark/{batches[0].id}"]
+    assert (job["topic"], job["batch"]) == ("s1", str(batches[-1].batchId))
+    assert job["rows"] == batches[-1].numInputRows and job["total"] == 8000
     assert query.run_available() == []  # Nothing new: no batch, and it ends.
     produce(broker, "s1", range(8000, 9000))
     batches = query.run_available()

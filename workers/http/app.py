@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -34,6 +35,7 @@ from barco.workers.http.base.needs import Need
 from barco.workers.http.base.routes import Route, Router
 from barco.workers.http.checking.desk import Checking
 from barco.workers.http.consuming.letters import Letters
+from barco.workers.http.consuming.readers import ReaderNotes
 from barco.workers.http.handlers.console import Console
 from barco.workers.http.handlers.consume import Consume
 from barco.workers.http.handlers.groups import GroupRoutes
@@ -105,6 +107,10 @@ def _unauthorized(headers: Sequence[tuple[bytes, bytes]]) -> UnauthorizedError:
     return error
 
 
+async def _told(readers: ReaderNotes, args: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return readers.told()
+
+
 class App:
     """Everything over HTTP that is not a produce."""
 
@@ -117,9 +123,11 @@ class App:
         self.traces: Traces | None = None
         """Who notes how long requests take that are traced; None: nobody asks for it."""
         self._lately = Lately()
-        self.audit = Audit()
+        self.audit = Audit(service.wall_us)
         """What is told of who was refused."""
-        status, read = Status(self._context, ROUTES), Read(self._context)
+        readers = ReaderNotes()
+        service.extend({"audited": self._audit, "readers": partial(_told, readers)})
+        status, read = Status(self._context, ROUTES), Read(self._context, readers)
         self.listen = Listen(self._context, read)
         """Who listens; the core's part of it is given later."""
         self.listen.still = self._may_hear
@@ -155,6 +163,10 @@ class App:
             if route.handler is not None:
                 part, _, method = route.handler.partition(".")
                 self._handlers[route.handler] = getattr(parts[part], method)
+
+    async def _audit(self, args: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What was told of late; what only the core knows yet comes within a second."""
+        return self.audit.lately()
 
     def count_in(self) -> None:
         """Whom this app has refused among the metrics, from now on; the core counts its own."""

@@ -52,13 +52,28 @@ _EVENTS = Route(
         WAIT,
         _LAST_ID,
         Parameter(
+            "Barco-Reader",
+            "Who reads, for people who look at /v1/jobs: a name and, behind a blank, the number of "
+            "a batch if there are such.",
+            header=True,
+        ),
+        Parameter(
+            "where",
+            "Of application/x-ndjson: only events of which this is true, of all where it is given "
+            "again (8 at most). key, value, header.NAME or a place in JSON ($.a.b[0], $['a b']), "
+            "then = != ~ < <= > >= and a text, a number or a text in quotes; or nothing: it is "
+            "there. An answer looks at as much as maxBytes would hold, so it may have no line; "
+            "Barco-Next-Cursor says where to go on.",
+            repeated=True,
+        ),
+        Parameter(
             "columns",
             f"With application/vnd.barco.chunks: some of {', '.join(COLUMNS)}, by commas. "
             "Chunks then have their heads as stored and only the sections of these columns.",
         ),
     ),
     answers={
-        200: "Events.",
+        200: "Events; with where none, if none that was looked at is meant.",
         204: "None yet.",
         400: "A parameter is wrong.",
         404: "No such topic or slice.",

@@ -44,7 +44,36 @@ _WRONG = {
     503: "Nobody leads a slice now, or there is no room.",
 }
 
+_EVENTS: dict[str, Any] = {
+    "application/json": {
+        "type": "object",
+        "required": ["events"],
+        "properties": {
+            "events": _LETTERS["application/json"]["properties"]["letters"]
+            | {"description": "Each by its place in the topic."},
+            "to": {"type": "string", "description": "Another topic; else the same one."},
+        },
+    }
+}
+
 LETTER_ROUTES = (
+    Route(
+        "POST",
+        "/v1/topic/{topic}/resend",
+        "letters.again",
+        "Produce events of a topic again, to it or to another one, with key, value and headers as "
+        "they were; the time is of now. Whoever is cut off may find some of them twice.",
+        "consume",
+        body=_EVENTS,
+        answers={
+            200: "Durable: so many; others and marked are 0.",
+            403: "Not granted: consume of the topic, and produce where they go.",
+            422: "A value is not of that topic's schema; none of these was sent.",
+            **_WRONG,
+            404: "There is no such topic.",
+        },
+        shape="letters",
+    ),
     Route(
         "POST",
         "/v1/topic/{topic}/dead/resend",

@@ -1,6 +1,6 @@
 """The part of the API's table that is about who may do what."""
 
-from barco.workers.http.base.routes import Route
+from barco.workers.http.base.routes import Parameter, Route
 
 _SHA256 = "SHA-256 of a token, 64 hexadecimal digits. The token itself is not sent."
 _EXCEEDED = "More is answered 429 quota-exceeded."
@@ -33,6 +33,17 @@ USER_ROUTES = (
         "administration",
         answers={200: "Users.", 503: "Nobody leads slice 0, where they are kept."},
         shape="users",
+    ),
+    Route(
+        "GET",
+        "/v1/audit",
+        "users.audit",
+        "Who was refused and who administered, of late: the last 500 lines of the log that each "
+        "process has told since it began, newest first.",
+        "administration",
+        (Parameter("max", "So many at most: 100, if nothing is said; 1,000.", "integer"),),
+        answers={200: "Lines, of every process that answered."},
+        shape="audit",
     ),
     Route(
         "PUT",

@@ -3,7 +3,7 @@
 from barco.model.note import KEEP_SECONDS_MAX, NOTE_BYTES_MAX
 from barco.protocol.batch import CONTENT_TYPE
 from barco.workers.http.base.messages import JSON, NDJSON
-from barco.workers.http.base.routes import Parameter, Route, Told
+from barco.workers.http.base.routes import RECENT, Parameter, Route, Told
 
 _WRITER = "/v1/writes/{writer}"
 _PATH = _WRITER + "/{batch}"
@@ -114,6 +114,18 @@ WRITE_ROUTES = (
         },
         tells=(_RETRY,),
         shape="write",
+    ),
+    Route(
+        "GET",
+        "/v1/jobs",
+        "writes.jobs",
+        "Who writes in batches: what is staged, and what was committed last. And who reads without "
+        "a group and says so (Barco-Reader), as Spark's tasks do.",
+        "administration",
+        (RECENT,),
+        answers={200: "Of all processes that answered."},
+        shape="jobs",
+        shared=True,
     ),
     Route(
         "GET",

@@ -39,6 +39,7 @@ from barco.workers.shard.reads import Reads, extent_to_list
 from barco.workers.shard.topics import TopicRecord, TopicRegistry
 from barco.workers.shard.waiting import Waiters
 from barco.workers.writes.copies import told
+from barco.workers.writes.jobs import jobs_of
 from barco.workers.writes.notes import Notes
 from barco.workers.writes.staging import Staging
 
@@ -46,7 +47,7 @@ Args = Mapping[str, Any]
 
 LEADERS_ONLY = frozenset(
     ("poll", "commit", "goodbye", "revoke", "start_group", "groups", "positions", "seek", "forget")
-    + ("topic_apply", "commit_to", "reject", "lags", "delay_cancel")
+    + ("topic_apply", "commit_to", "reject", "lags", "delay_cancel", "jobs")
 )
 """Operations on what only the leader has, or that write to the log."""
 Sealed = Callable[[], dict[str, Any] | None]
@@ -378,7 +379,10 @@ class ShardService:
         await self.topics.apply(TopicRecord.from_dict(args["record"]), args.get("most", 0))
 
     def _copies(self) -> dict[str, Callable[[Args], Awaitable[Any]]]:
-        return {"staged": self._staged, "staged_piece": self._staged_piece}
+        return {"staged": self._staged, "staged_piece": self._staged_piece, "jobs": self._jobs}
+
+    async def _jobs(self, args: Args) -> dict[str, Any]:
+        return jobs_of(self.staging)
 
     async def _staged(self, args: Args) -> dict[str, Any]:
         return told(self.staging, args)

@@ -6,7 +6,7 @@ goes with its topic: who loads into a topic that was deleted begins anew.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgpack
@@ -129,6 +129,11 @@ class Marks:
     def of(self, writer: str) -> dict[Stream, Mark]:
         """All of a writer."""
         return dict(self._of.get(writer, {}))
+
+    def newest(self) -> Iterator[tuple[str, Stream, Mark]]:
+        """All of them, with their writers; what was committed last comes first."""
+        for (writer, topic, index), mark in reversed(self._marks.items()):
+            yield writer, (topic, index), mark
 
     def unfinished(self) -> set[tuple[str, int]]:
         """(writer, batch) of the writes that have begun in a slice and are not all there."""

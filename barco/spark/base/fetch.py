@@ -118,9 +118,17 @@ class SliceFetch:
     """Stored chunks of one slice, request by request, the next one asked for ahead."""
 
     def __init__(
-        self, source: Source, columns: Sequence[str], *, fetch_bytes: int, timeout_s: float
+        self,
+        source: Source,
+        columns: Sequence[str],
+        *,
+        fetch_bytes: int,
+        timeout_s: float,
+        reader: str = "",
     ) -> None:
+        """reader: who reads, for people; empty: nobody is told."""
         self._source = source
+        self._fields = (("Barco-Reader", reader),) if reader else ()
         self._endpoints = list(source.access.endpoints)
         self._base = f"/v1/topic/{quote(source.topic)}/slices/{source.token}/{source.slice}/events"
         self._query: dict[str, Any] = {"maxBytes": fetch_bytes}
@@ -155,7 +163,7 @@ class SliceFetch:
         """Ask for what comes next while the caller is busy with what it has."""
         if start < end and self._link is not None and not self._link.pending:
             try:
-                self._link.send(_asking(self._path(start, end), CHUNKS))
+                self._link.send(_asking(self._path(start, end), CHUNKS, self._fields))
             except OSError:
                 self._drop()  # It will be told when it is asked for.
 
@@ -201,7 +209,7 @@ class SliceFetch:
         if self._link is None:
             self._link = Link(self._source.access, self._endpoint, timeout_s=SOCKET_SECONDS)
         if not self._link.pending:
-            self._link.send(_asking(path, CHUNKS))
+            self._link.send(_asking(path, CHUNKS, self._fields))
         self.requests += 1
         return self._link.receive()
 
@@ -265,5 +273,5 @@ def _cursor(offset: int) -> str:
     return str(Cursor(Epoch(0), Offset(offset)))
 
 
-def _asking(path: str, accept: str) -> Request:
-    return Request("GET", path, (("Accept", accept),))
+def _asking(path: str, accept: str, fields: Sequence[tuple[str, str]] = ()) -> Request:
+    return Request("GET", path, (("Accept", accept), *fields))

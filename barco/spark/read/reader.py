@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from barco.arrow.decode import Decoder, Projection
 from barco.errors import NotFoundError
-from barco.spark.base import cores
+from barco.spark.base import cores, named
 from barco.spark.base.fetch import Brokers, DataLossError, SliceFetch
 from barco.spark.base.options import ReadOptions
 from barco.spark.base.settle import settle
@@ -87,12 +87,14 @@ def read_ranges(
     While the last events of one are unpacked, the first of the next one are on their way.
     """
     settle()
+    reader = named.reader()
     fetches = [
         SliceFetch(
             range_.source,
             projection.sent,
             fetch_bytes=request_bytes(range_.stored_bytes, options.fetch_bytes),
             timeout_s=options.timeout_s,
+            reader=reader,
         )
         for range_ in ranges
     ]

@@ -8,15 +8,18 @@ the C core refuses it keeps, by the same bounds, until this takes it, once a sec
 import logging
 import re
 import secrets
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from barco.model.access import TOKEN_PREFIX, User
 
 KEPT, KEPT_OF_ONE = 100, 20
 """Refusals told in a second, of all and of one user; of who shows no token as many."""
+
+LATELY = 500
+"""Lines that a process keeps to be shown: half a MiB at most."""
 
 COUNTED = 20
 """Users whose further refusals are told by name, of a second."""
@@ -42,7 +45,9 @@ log = logging.getLogger("barco.audit")
 class Audit:
     """Of one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, wall_us: Callable[[], int] = lambda: 0) -> None:
+        self._wall_us = wall_us
+        self._lately: deque[dict[str, Any]] = deque(maxlen=LATELY)
         self.users: Sequence[str] = ()
         """By their numbers, as the core has them."""
         self._life = secrets.token_hex(6)
@@ -75,20 +80,33 @@ class Audit:
         for key, value in (part or {}).items():
             fields[key] = _plain(value) if isinstance(value, str) else value
         log.warning("refused", extra=fields)
+        self._keep("refused", fields)
 
     def administered(
         self, request: str, user: User | None, call: tuple[str, str], status: int
     ) -> None:
         """It has changed something that is not events, or has tried to."""
         name = "" if user is None else user.name
-        log.info("administered", extra=_fields(request, name, call, status))
+        fields = _fields(request, name, call, status)
+        log.info("administered", extra=fields)
+        self._keep("administered", fields)
+
+    def lately(self) -> list[dict[str, Any]]:
+        """The last lines of this process that the log has, but for those that only count."""
+        return list(self._lately)
+
+    def _keep(self, what: str, fields: Mapping[str, Any], at_us: int | None = None) -> None:
+        at = self._wall_us() if at_us is None else at_us
+        self._lately.append({"at": at, "what": what, **fields})
 
     def tell(self, core: CoreRefusals) -> None:
         """Once a second: what the core has refused since, and how many were not told."""
         kept, more = core
         for request, at_us, number, status, why, method, path, address in kept:
             fields = _fields(request, self._name(number), (method, path), status)
-            log.warning("refused", extra=fields | {"why": why, "from": address, "at": _at(at_us)})
+            fields |= {"why": why, "from": address}
+            log.warning("refused", extra=fields | {"at": _at(at_us)})
+            self._keep("refused", fields, at_us)
         for number, count in more:
             self._more[self._name(number)] += count
         ordered = self._more.most_common()

@@ -131,6 +131,14 @@ class Context:
         """The same arguments for every process of this broker."""
         return dict.fromkeys(self.processes, args)
 
+    def every_process(self) -> dict[int, Mapping[str, Any]]:
+        """No arguments, for every process of every broker that is known."""
+        peers = set(self.processes)
+        if self.options.ring_size > 1:
+            for ordinal in self.service.neighbours.ordinals:
+                peers.update(map(peer_of, self.ranges.processes_of(ordinal)))
+        return {peer: {} for peer in peers}
+
     async def look_all(
         self, op: str, args: Mapping[str, Any], *, timeout: float = 5.0
     ) -> dict[int, Any]:

@@ -57,6 +57,8 @@ SCHEMAS = {
     "Drains": topology.DRAINS,
     "Groups": groups.GROUPS,
     "Group": groups.GROUP,
+    "Audit": others.AUDIT,
+    "Jobs": others.JOBS,
     "Letters": groups.LETTERS,
     "Assignment": groups.ASSIGNMENT,
     "Positions": groups.POSITIONS,

@@ -1,7 +1,8 @@
 """Extents of stored chunks as bodies of answers, in the five formats that consumers may accept."""
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from operator import itemgetter
 
 import zstandard
@@ -12,6 +13,7 @@ from barco.model.placement import Placement
 from barco.protocol.arrow_ipc import END
 from barco.workers.http.base import arrow
 from barco.workers.http.base.arrow import ARROW
+from barco.workers.http.base.conditions import Condition
 from barco.workers.http.base.messages import JSON, NDJSON, Part
 from barco.workers.shard.reads import STRETCH_BYTES, Chunk, Extent, chunk_place
 from barco.workers.shard.waiting import breathe
@@ -141,17 +143,23 @@ async def _text(run: Run, form: Form, budget: _Budget) -> list[bytes]:
 
 
 async def render(
-    kind: str, extents: Sequence[Extent], ring: Placement, budget: int = 2**62
+    kind: str,
+    extents: Sequence[Extent],
+    ring: Placement,
+    budget: int = 2**62,
+    where: Sequence[Condition] = (),
 ) -> list[Part]:
     """The body, in parts: at most `budget` bytes and what frames them, but one event at least.
 
-    Extents that do not fit end where the body does. Stored chunks are sent as they are.
+    Extents that do not fit end where the body does. Stored chunks are sent as they are. `where`, of
+    lines: only these events; the others count as they would be rendered.
     """
     if kind == CHUNKS:
         return [chunk for extent in extents for chunk in extent.chunks]
-    make = {JSON: _render_json, NDJSON: _render_ndjson, POLAR: _render_polar, ARROW: _render_arrow}[
-        kind
-    ]
+    lines = partial(_render_ndjson, where=tuple(where))
+    forms: dict[str, Callable[[Sequence[Run], _Budget], Awaitable[list[Part]]]]
+    forms = {JSON: _render_json, NDJSON: lines, POLAR: _render_polar, ARROW: _render_arrow}
+    make = forms[kind]
     found = runs(extents, ring)
     try:
         parts = await make(found, _Budget(budget))
@@ -192,7 +200,9 @@ def _lease_of(run: Run) -> str:
     return f'"lease":"{leased.name}","deliveries":{leased.times},'
 
 
-async def _render_ndjson(found: Sequence[Run], budget: _Budget) -> list[Part]:
+async def _render_ndjson(
+    found: Sequence[Run], budget: _Budget, where: tuple[Condition, ...] = ()
+) -> list[Part]:
     parts: list[Part] = []
     for run in found:
         token, leased = run.token, run.extent.leased
@@ -205,7 +215,7 @@ async def _render_ndjson(found: Sequence[Run], budget: _Budget) -> list[Part]:
             most: int,
             more: tuple[int, str | None, int] = (token, before, times),
         ) -> tuple[bytes, int]:
-            return _native.render_ndjson(step, at, end, more[0], most, *more[1:])
+            return _native.render_ndjson(step, at, end, more[0], most, *more[1:], where)
 
         parts += await _text(run, lines, budget)
     return parts

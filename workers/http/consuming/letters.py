@@ -39,7 +39,7 @@ READ_BYTES = 2 * MiB
 
 RESENT, DROPPED = "resent", "dropped"
 
-_BODY = 'The body is {"letters": [{"slice": 3, "offset": "17"}, ...]}, at most %d of them.'
+_BODY = 'The body is {"%s": [{"slice": 3, "offset": "17"}, ...]}, at most %d of them.'
 
 Ask = Callable[[int, dict[str, Any]], Awaitable[tuple[Any, int]]]
 """What a holder of a slice says, and who that was."""
@@ -92,35 +92,72 @@ class Letters:
         allow(request.user, (CONSUME,), [(asked.grave, None)])
 
         async def send(part: _Lot) -> None:
-            batch = packed(part.events)
-            await self._checking.look(topic, batch, False)
-            known_only = bool(request.user.quota.topics)
-            made = self._context.service.made
-            await made.produce(request.ticket, topic, batch, known_only)
+            await self._send(request, topic, part)
 
         return await self._done(request, asked, topic, send)
+
+    async def again(self, request: Request) -> Response:
+        """Events of a topic to it, or to another one, with key, value and headers as they were."""
+        given = request.json()
+        topic = check_topic(request.variables["topic"])
+        where = self._named(given, "events", ("to",))
+        to = given.get("to", topic)
+        if not isinstance(to, str):
+            raise RequestError("to is the name of a topic.")
+        allow(request.user, (PRODUCE,), [(check_topic(to), None)])
+        told, part = Tally(), _Lot()
+        try:
+            for at in where:
+                event = await self._event(topic, *at)
+                if event is None:
+                    told.gone += 1
+                    continue
+                _add(part, at, event, whole=True)
+                if part.size >= PART_BYTES:
+                    part, full = _Lot(), part
+                    await self._send(request, to, full)
+                    told.done += len(full.where)
+            if part.where:
+                await self._send(request, to, part)
+                told.done += len(part.where)
+        except BarcoError as error:
+            if not told.done:
+                raise
+            told.why, told.left = error.detail, len(where) - told.done - told.gone
+        return json_response(asdict(told))
+
+    async def _send(self, request: Request, topic: str, part: _Lot) -> None:
+        batch = packed(part.events)
+        await self._checking.look(topic, batch, False)
+        known_only = bool(request.user.quota.topics)
+        await self._context.service.made.produce(request.ticket, topic, batch, known_only)
 
     async def drop(self, request: Request) -> Response:
         """Each gets a mark, and nothing else."""
         return await self._done(request, self._asked(request), None, None)
 
     def _asked(self, request: Request) -> Chosen:
-        given = request.json()
-        listed = given.get("letters") if isinstance(given, dict) else None
-        if not isinstance(listed, list) or not 1 <= len(listed) <= LETTERS_MAX:
-            raise RequestError(_BODY % LETTERS_MAX)
-        check_names("field", given, ("letters", "dead"))
-        where = set()
-        for each in listed:
-            if not isinstance(each, dict) or type(each.get("offset")) not in (int, str):
-                raise RequestError(_BODY % LETTERS_MAX)
-            check_names("field", each, ("token", "slice", "offset"))
-            offset = parse_number("The offset", str(each["offset"]))
-            where.add((slice_of(self._context, each), offset))
+        where = self._named(request.json(), "letters", ("dead",))
         grave = grave_of(request)
         if grave == request.variables["topic"]:
             raise RequestError("A topic's dead letters are in another topic.")
-        return Chosen(grave, sorted(where))
+        return Chosen(grave, where)
+
+    def _named(self, given: Any, name: str, others: Sequence[str]) -> Sequence[tuple[int, int]]:
+        """Slice, by its number in the ring, and offset, in their order, each once."""
+        wrong = RequestError(_BODY % (name, LETTERS_MAX))
+        listed = given.get(name) if isinstance(given, dict) else None
+        if not isinstance(listed, list) or not 1 <= len(listed) <= LETTERS_MAX:
+            raise wrong
+        check_names("field", given, (name, *others))
+        where = set()
+        for each in listed:
+            if not isinstance(each, dict) or type(each.get("offset")) not in (int, str):
+                raise wrong
+            check_names("field", each, ("token", "slice", "offset"))
+            offset = parse_number("The offset", str(each["offset"]))
+            where.add((slice_of(self._context, each), offset))
+        return sorted(where)
 
     async def _done(
         self,
@@ -180,8 +217,13 @@ class Letters:
 
     async def _letter(self, grave: str, number: int, offset: int) -> OfBody | None:
         """As it is stored; None: there is none, or what is there is a mark."""
+        letter = await self._event(grave, number, offset)
+        return None if letter is None or _told(letter, DEAD_PREFIX + MARK) else letter
+
+    async def _event(self, topic: str, number: int, offset: int) -> OfBody | None:
+        """As it is stored; None: there is none any more."""
         args = {
-            "topic": grave,
+            "topic": topic,
             "slice": self._context.index(number),
             "from": offset,
             "budget": 1,
@@ -194,14 +236,14 @@ class Letters:
         try:
             answer = await self._read(number, args)
             if answer is None or answer["extent"] is None:
-                letter = None
+                event = None
             else:
-                letter = _event(extent_from_list(answer["extent"]).chunks, offset)
+                event = _event(extent_from_list(answer["extent"]).chunks, offset)
         finally:
             self._context.memory.give_back(granted)
-        if letter is None and not await self._context.topic_exists(grave):
-            raise TopicNotFoundError(f"There is no topic {grave}.")
-        return None if letter is None or _told(letter, DEAD_PREFIX + MARK) else letter
+        if event is None and not await self._context.topic_exists(topic):
+            raise TopicNotFoundError(f"There is no topic {topic}.")
+        return event
 
     async def _read(self, number: int, args: dict[str, Any]) -> Any:
         try:
@@ -243,8 +285,9 @@ def _origin(letter: OfBody) -> str:
     return _told(letter, DEAD_PREFIX + "topic")
 
 
-def _add(part: _Lot, at: tuple[int, int], letter: OfBody) -> None:
-    kept = tuple(pair for pair in letter.headers if not pair[0].startswith(DEAD_PREFIX))
+def _add(part: _Lot, at: tuple[int, int], letter: OfBody, *, whole: bool = False) -> None:
+    """whole: with what its headers tell of a death."""
+    kept = tuple(p for p in letter.headers if whole or not p[0].startswith(DEAD_PREFIX))
     part.events.append(letter._replace(headers=kept))
     part.where.append(at)
     part.size += len(letter.value or b"") + len(letter.key or b"")

@@ -12,7 +12,7 @@ from typing import Any
 from barco.console import files
 from barco.errors import BarcoError, NotFoundError
 from barco.model.health import health_of
-from barco.model.ranges import peer_of, process_of
+from barco.model.ranges import process_of
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import Request, Response, json_response
 from barco.workers.http.handlers.status import Status
@@ -90,12 +90,7 @@ class Console:
     async def figures(self, request: Request) -> Response:
         """A few figures of each broker, which its processes are asked for."""
         context = self._context
-        peers = set(context.processes)
-        if context.options.ring_size > 1:
-            for ordinal in context.service.neighbours.ordinals:
-                peers.update(map(peer_of, context.ranges.processes_of(ordinal)))
-        asked: dict[int, Mapping[str, Any]] = {peer: {} for peer in peers}
-        answers = await context.siblings.broadcast("stats", asked, _TIMEOUT_S)
+        answers = await context.siblings.broadcast("stats", context.every_process(), _TIMEOUT_S)
         brokers: dict[int, dict[str, Any]] = {}
         counts: dict[int, dict[str, list[int]]] = {}
         for peer, answer in answers.items():
@@ -109,8 +104,8 @@ class Console:
             broker["workers"] += 1
             _add(broker["figures"], answer)
             _add_stages(counts.setdefault(ordinal, {}), answer)
-        for ordinal, broker in brokers.items():
-            broker["stages"] = _told(counts.get(ordinal, {}))
+        for number, broker in brokers.items():
+            broker["stages"] = _told(counts.get(number, {}))
         body = {
             "at": self._context.service.wall_us(),
             "brokers": [brokers[ordinal] for ordinal in sorted(brokers)],

@@ -43,7 +43,7 @@ _log = logging.getLogger("barco.http")
 _LISTED = re.compile(r"[0-9]+\.", re.ASCII)
 """How ids of topics begin, and no time does."""
 
-_NOT_HERE = ("to", "waitMs", "maxBytes", "columns")
+_NOT_HERE = ("to", "waitMs", "maxBytes", "columns", "where")
 
 
 class Listener(Struct, eq=False):

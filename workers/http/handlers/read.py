@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,8 +20,10 @@ from barco.errors import (
 )
 from barco.protocol.cursor import Cursor
 from barco.types import Epoch, Offset
+from barco.workers.http.base.conditions import Condition, conditions
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import (
+    NDJSON,
     RETRY_AFTER_S,
     Part,
     Request,
@@ -39,6 +41,8 @@ from barco.workers.http.base.render import (
     render,
     skips,
 )
+from barco.workers.http.consuming.readers import HEADER as READER
+from barco.workers.http.consuming.readers import ReaderNotes, reader_of
 from barco.workers.shard.reads import Extent, chunk_place, extent_from_list, split_chunks
 
 NEXT_CURSOR = "Barco-Next-Cursor"
@@ -127,8 +131,8 @@ def _plan_of(
 class Read:
     """Handlers of /v1/topic/{topic}/slices."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, readers: ReaderNotes) -> None:
+        self._context, self._readers = context, readers
 
     async def slices(self, request: Request) -> Response:
         """All slices of a topic: who owns them, and where they begin and end."""
@@ -186,6 +190,10 @@ class Read:
         columns = parse_columns(request.value("columns"))
         if columns is not None and kind != CHUNKS:
             raise RequestError(f"The parameter columns is for {CHUNKS}: other formats are whole.")
+        where = conditions(request.values("where"))
+        if where and kind != NDJSON:
+            raise RequestError(f"The parameter where is for {NDJSON}: other formats have all.")
+        reader = reader_of(request.header(READER))
         wait_ms = request.number("waitMs", default=0, most=limits.POLL_WAIT_MS_MAX)
         budget = request.number(
             "maxBytes", default=limits.POLL_BYTES_DEFAULT, most=limits.POLL_BYTES_MAX
@@ -205,7 +213,11 @@ class Read:
         try:
             if not answer["known"] and not await self._context.topic_exists(topic):
                 raise TopicNotFoundError(f"There is no topic {topic}.")
-            return await self._response(kind, answer, stop, columns, reserved)
+            if reader is not None and answer["extent"] is not None:
+                _, _, first, last, _ = answer["extent"][:5]
+                rows = (last if stop is None else min(last, stop)) - max(first, answer["offset"])
+                self._readers.note(reader, topic, rows, self._context.service.wall_us())
+            return await self._response(kind, answer, stop, columns, reserved, where)
         finally:
             self._context.memory.give_back(reserved)
 
@@ -309,6 +321,7 @@ class Read:
         stop: int | None,
         columns: int | None,
         budget: int,
+        where: Sequence[Condition],
     ) -> Response:
         given = answer["extent"]
         extent = Extent("", 0, answer["offset"], answer["offset"], answer["end"])
@@ -327,7 +340,7 @@ class Read:
             extent.end = stop
         parts: list[Part] = []
         if extent.chunks and kind != CHUNKS:  # What does not fit comes with the next cursor.
-            parts = await render(kind, [extent], self._context.ring, budget)
+            parts = await render(kind, [extent], self._context.ring, budget, where)
         if extent.chunks and extent.more:
             epoch = chunk_place(extent.chunks[-1])[2]
         headers = [

@@ -3,12 +3,16 @@
 import re
 from typing import Any
 
-from barco.errors import NotReadyError, RequestError
+from barco.errors import BarcoError, NotReadyError, RequestError
 from barco.model.access import FIRST_QUOTAS, QUOTAS, Quota
+from barco.model.ranges import process_of
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_names
 from barco.workers.http.base.messages import Request, Response, json_response
 from barco.workers.shard.access import unpacked
+
+AUDIT_MAX = 1000
+_TIMEOUT_S = 1.0
 
 _FIELDS = ("sha256", "keep", "grants", *QUOTAS)
 _NEEDED = f"The body is a JSON object with one of sha256, grants, {', '.join(QUOTAS)}."
@@ -36,6 +40,21 @@ class Users:
             raise NotReadyError("Who leads slice 0 has said what is no table.") from None
         users = [table.users[name].described() for name in sorted(table.users)]
         return json_response({"version": table.version, "users": users})
+
+    async def audit(self, request: Request) -> Response:
+        """Who was refused and who administered, of late, at every process that answers."""
+        most = request.number("max", default=100, most=AUDIT_MAX)
+        context = self._context
+        answers = await context.siblings.broadcast("audited", context.every_process(), _TIMEOUT_S)
+        lines, silent = [], 0
+        for peer, told in answers.items():
+            if isinstance(told, BarcoError):
+                silent += 1
+                continue
+            lines += [{"broker": process_of(peer)[0], **each} for each in told]
+        lines.sort(key=lambda each: -int(each["at"]))
+        audited = context.service.access.required
+        return json_response({"audited": audited, "silent": silent, "lines": lines[:most]})
 
     async def put(self, request: Request) -> Response:
         """Add one, or change one."""

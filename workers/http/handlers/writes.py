@@ -1,11 +1,13 @@
 """Staged writes: tasks bring events, a driver makes them visible. At the slices' own workers."""
 
+import asyncio
 import re
 from typing import Any
 
 from barco import limits
 from barco._native import batch_encode
 from barco.errors import (
+    BarcoError,
     FarTimestampError,
     MisdirectedError,
     NotReadyError,
@@ -32,8 +34,11 @@ from barco.workers.http.base.messages import (
     parse_number,
 )
 from barco.workers.http.checking.desk import Checking
+from barco.workers.http.consuming.readers import readers_of
+from barco.workers.writes.jobs import writers_of
 from barco.workers.writes.staged import WriterRoom
 
+_JOBS_SECONDS = 1.0
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]+", re.ASCII)
 _STATES = ("prepared", "committed")
 _DECIDING = {"note", "keepSeconds"}
@@ -124,6 +129,23 @@ class Writes:
         writer = _writer_of(request)
         number = home_of(request.variables["writer"], self._context.ring)
         return number, {"writer": writer, "slice": self._context.index(number)}
+
+    async def jobs(self, request: Request) -> Response:
+        """Who writes in batches, and who reads without a group and says so."""
+        context = self._context
+        writers, readers = await asyncio.gather(
+            context.siblings.broadcast(
+                "jobs", {peer: {} for peer in context.owners(context.numbers)}, _JOBS_SECONDS
+            ),
+            context.siblings.broadcast("readers", context.every_process(), _JOBS_SECONDS),
+        )
+        told = [
+            [each for each in some.values() if not isinstance(each, BarcoError)]
+            for some in (writers, readers)
+        ]
+        silent = len(writers) + len(readers) - sum(map(len, told))
+        found = {"writers": writers_of(told[0]), "readers": readers_of(told[1])}
+        return json_response(found | {"silent": silent})
 
     async def get(self, request: Request) -> Response:
         """What this worker knows of it."""

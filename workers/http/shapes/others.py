@@ -74,6 +74,61 @@ USERS = object_of(
     ),
 )
 
+AUDIT = object_of(
+    "audited silent lines",
+    audited=told("boolean", "Whether users need a token here: else nothing is told."),
+    silent=told("integer", "Processes that did not answer."),
+    lines=list_of(
+        object_of(
+            "broker at what request user method path status",
+            broker="integer",
+            at=told("integer", "Microseconds since 1970."),
+            what={"type": "string", "enum": ["refused", "administered"]},
+            request=told("string", "The id that the answer had, too."),
+            user=told("string", "Empty: who showed no user's token."),
+            method="string",
+            path="string",
+            status="integer",
+            why="string",
+            topic=told("string", "Of what was refused in part."),
+            events=told("integer", "Of what was refused in part."),
+            **{"from": told("string", "An address, where the core has refused.")},
+        )
+    ),
+)
+
+_TOPICS = list_of({"type": "string"})
+
+JOBS = object_of(
+    "writers readers silent",
+    silent=told("integer", "Processes that did not answer."),
+    writers=list_of(
+        object_of(
+            "writer batch state rows topics",
+            writer="string",
+            batch="string",
+            state={"type": "string", "enum": ["staged", "prepared", "committed"]},
+            rows=told("integer", "Staged by all attempts, or committed of the last batch."),
+            bytes=told("integer", "Of what is staged."),
+            attempts=told("integer", "Of tasks, of what is staged."),
+            topics=_TOPICS,
+            idleSeconds=told("number", "Since somebody did something for what is staged."),
+            at=told("integer", "Committed then: microseconds since 1970."),
+        )
+    ),
+    readers=list_of(
+        object_of(
+            "reader topic batch rows total at",
+            reader="string",
+            topic="string",
+            batch=told("string", "The last one; empty: it has none."),
+            rows=told("integer", "Events that it was given in that batch."),
+            total=told("integer", "Since processes have known it."),
+            at=told("integer", "Read last then: microseconds since 1970."),
+        )
+    ),
+)
+
 ME = object_of(
     "name everybody grants",
     name=told("string", "Empty where nobody needs a token."),

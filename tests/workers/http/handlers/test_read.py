@@ -10,6 +10,7 @@ from twin import Answer, Broker, run
 
 from barco import _native
 from barco.protocol.cursor import Cursor
+from barco.workers.http.base.messages import NDJSON
 from barco.workers.http.handlers.read import COLUMNS
 
 TOKEN = "-9223372036854775808"
@@ -315,3 +316,29 @@ async def test_slices_of_a_topic() -> None:
     assert slices[5]["endpoint"] == "127.0.0.1:9301" and slices[0]["endpoint"] == "127.0.0.1:9300"
     assert slices[5]["end"] == str(Cursor(1, 2)) and slices[5]["start"] == str(Cursor(0, 0))
     assert values(await events(broker, 5, from_=slices[5]["start"])) == [0, 1]
+
+
+@run
+async def test_only_events_that_are_meant() -> None:
+    """An answer looks at as much as it may hold, whether that is meant or not, and says where to
+    go on."""
+    broker = Broker()
+    for n in range(200):
+        broker.produce("t", 0, b'{"n":%d,"pad":"%s"}' % (n, b"x" * 100))
+    got, cursor, answers = [], "earliest", 0
+    while True:
+        answer = await events(
+            *(broker, 0, NDJSON), from_=cursor, maxBytes=4000, where=["$.n>=150", "$.n<153"]
+        )
+        cursor = answer.headers["barco-next-cursor"]
+        if answer.status == 204:
+            break
+        answers += 1
+        got += [json.loads(line)["value"]["n"] for line in answer.body.splitlines()]
+    assert (got, cursor) == ([150, 151, 152], str(Cursor(1, 200)))
+    assert answers > 10, "bounded by what is looked at, not by what is meant"
+    answer = await events(broker, 0, NDJSON, where="$.n=3", to=str(Cursor(1, 3)))
+    assert (answer.status, answer.body) == (200, b"")
+    assert answer.headers["barco-next-cursor"] == str(Cursor(1, 3))
+    for accept, where in ((NDJSON, "$[n]"), ("application/json", "key=a"), (NDJSON, "path=a")):
+        assert (await events(broker, 0, accept, where=where)).status == 400
