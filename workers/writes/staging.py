@@ -243,8 +243,8 @@ class Staging:
     ) -> int:
         """Keep batches for a slice; returns their events, less those of batches already here.
 
-        `seq`: the first one's number among those for the slice: a repetition is known, a gap refused.
-        `near` raises what a time is refused with, then `look` values. `brought`: from another process.
+        `seq`: the number of the first one, of those for the slice: a repetition is known, a gap is
+        refused. `near`, then `look` raise what times and values are refused with. `brought`: copied.
         """
         batches = await checked(self._reactor.check_batch, stream[1], body, near, look)
         write = await self._write(writer, batch, whose)

@@ -37,7 +37,7 @@ from barco.limits import WRITER_NAME_BYTES_MAX
 from barco.spark.base.fetch import Brokers
 from barco.spark.base.options import DEFAULT_ACCESS, OptionError, Reading, access_of
 from barco.spark.write.earlier import Earlier, earlier_of
-from barco.spark.write.shares import MovedError, Share, Shares, Staged, cut_anew, needed_of
+from barco.spark.write.shares import MovedError, WriteShare, Shares, Staged, cut_anew, needed_of
 from barco.types import KiB
 
 SOCKET_SECONDS = 60.0
@@ -235,7 +235,7 @@ def commit(options: WriteOptions, batch: int, staged: Sequence[Staged]) -> int:
         for home in task.rows:
             holders = task.holders.get(home, (home,))
             of = home, task.tokens[home]
-            shares.setdefault(of, Share(*of, holders)).add(task)
+            shares.setdefault(of, WriteShare(*of, holders)).add(task)
     if not shares:
         return 0
     path = write_path(staged[0].writer, batch)
@@ -256,7 +256,7 @@ def commit(options: WriteOptions, batch: int, staged: Sequence[Staged]) -> int:
 
 def _everywhere(
     pool: ThreadPoolExecutor,
-    act: Callable[[WriteOptions, str, Share], None],
+    act: Callable[[WriteOptions, str, WriteShare], None],
     options: WriteOptions,
     path: str,
     shares: Shares,
@@ -304,7 +304,7 @@ class _Preparing(threading.Thread):
             raise CommitError("others have prepared")
 
 
-def _prepare(options: WriteOptions, path: str, share: Share) -> None:
+def _prepare(options: WriteOptions, path: str, share: WriteShare) -> None:
     """Returns when enough of the copies are stable."""
     body = share.body("prepared")
     asked = [_Preparing(options, path, endpoint, body) for endpoint in share.ready]
@@ -326,7 +326,7 @@ def _prepare(options: WriteOptions, path: str, share: Share) -> None:
         raise next((each for each in errors if isinstance(each, MovedError)), errors[0])
 
 
-def _commit(options: WriteOptions, path: str, share: Share) -> None:
+def _commit(options: WriteOptions, path: str, share: WriteShare) -> None:
     """Has whoever leads the shard commit; returns when that is done."""
     body = share.body("committed")
     deadline = time.monotonic() + options.timeout_s
@@ -364,7 +364,7 @@ def _commit(options: WriteOptions, path: str, share: Share) -> None:
             _give_up(options, other, path, PATIENCE_SECONDS)
 
 
-def _has_moved(options: WriteOptions, share: Share) -> bool:
+def _has_moved(options: WriteOptions, share: WriteShare) -> bool:
     """Whether others hold it now, as far as anybody tells: those that did may all be gone."""
     try:
         ring = ring_of(options)
@@ -384,7 +384,7 @@ def _collect(
     staged: Staged,
     options: WriteOptions,
     batch: int,
-    shares: Iterable[Share],
+    shares: Iterable[WriteShare],
     errors: Iterable[Any],
 ) -> None:
     found = [error for error in errors if error is not None]
@@ -411,7 +411,9 @@ def _skip(options: WriteOptions, writer: str, batch: int) -> None:
     _log.warning(SKIPPED, batch, writer, sum(earlier.stored.values()))
 
 
-def _standing(options: WriteOptions, staged: Staged, batch: int, shares: Iterable[Share]) -> str:
+def _standing(
+    options: WriteOptions, staged: Staged, batch: int, shares: Iterable[WriteShare]
+) -> str:
     """What an earlier run of a write has left, in words."""
     wanted = {
         (share.home, topic, index): count

@@ -15,7 +15,7 @@ Rows = dict[str, dict[int, int]]
 """By topic and slice: how many events."""
 
 
-Shares = dict[tuple[str, int], "Share"]
+Shares = dict[tuple[str, int], "WriteShare"]
 """By the first process that holds it, and what its slices' numbers are counted from."""
 
 
@@ -55,7 +55,7 @@ class Staged(WriterCommitMessage):
 
 
 @dataclass
-class Share:
+class WriteShare:
     """What one shard is to store."""
 
     home: str
@@ -106,7 +106,7 @@ def cut_anew(shares: Shares, ring: Ring) -> None:
     for share in shares.values():
         for holders, topic, index, count in share.by_holders(ring):
             of = holders[0], share.token
-            part = found.setdefault(of, Share(*of, holders))
+            part = found.setdefault(of, WriteShare(*of, holders))
             slices = part.rows.setdefault(topic, {})
             slices[index] = slices.get(index, 0) + count
             part.missed |= share.missed & set(holders)

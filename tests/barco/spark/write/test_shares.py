@@ -7,7 +7,7 @@ pytest.importorskip("pyspark")
 from barco.client.wire.batching import SliceKey
 from barco.client.wire.ring import Ring
 from barco.model.token import TOKEN_MIN
-from barco.spark.write.shares import Share, Shares, Staged, cut_anew
+from barco.spark.write.shares import WriteShare, Shares, Staged, cut_anew
 
 SECOND = -3074457345618259968
 
@@ -19,9 +19,9 @@ def ring(*holders: tuple[str, ...]) -> Ring:
     return Ring.build({TOKEN_MIN: 2, SECOND: 2}, {key: of[key][0] for key in keys}, of)
 
 
-def share(token: int, holders: tuple[str, ...], *missed: str) -> Share:
+def share(token: int, holders: tuple[str, ...], *missed: str) -> WriteShare:
     """Of a task for each of its holders, and one event in slice 0, two in slice 1."""
-    found = Share(holders[0], token, holders)
+    found = WriteShare(holders[0], token, holders)
     for number, home in enumerate(holders):
         task = Staged("job", number, f"a{number}")
         task.held(holders[0], holders, missed if home == holders[0] else ())
@@ -31,7 +31,7 @@ def share(token: int, holders: tuple[str, ...], *missed: str) -> Share:
     return found
 
 
-def by_key(*shares: Share) -> Shares:
+def by_key(*shares: WriteShare) -> Shares:
     return {(each.home, each.token): each for each in shares}
 
 
