@@ -244,7 +244,7 @@ class Staging:
         """Keep batches for a slice; returns their events, less those of batches already here.
 
         `seq`: the number of the first one, of those for the slice: a repetition is known, a gap is
-        refused. `near`, then `look` raise what times and values are refused with. `brought`: copied.
+        refused. `near`, then `look` raise what a time or value is refused with. `brought`: copied.
         """
         batches = await checked(self._reactor.check_batch, stream[1], body, near, look)
         write = await self._write(writer, batch, whose)

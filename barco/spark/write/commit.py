@@ -37,7 +37,7 @@ from barco.limits import WRITER_NAME_BYTES_MAX
 from barco.spark.base.fetch import Brokers
 from barco.spark.base.options import DEFAULT_ACCESS, OptionError, Reading, access_of
 from barco.spark.write.earlier import Earlier, earlier_of
-from barco.spark.write.shares import MovedError, WriteShare, Shares, Staged, cut_anew, needed_of
+from barco.spark.write.shares import MovedError, Shares, Staged, WriteShare, cut_anew, needed_of
 from barco.types import KiB
 
 SOCKET_SECONDS = 60.0

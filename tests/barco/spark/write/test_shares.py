@@ -7,7 +7,7 @@ pytest.importorskip("pyspark")
 from barco.client.wire.batching import SliceKey
 from barco.client.wire.ring import Ring
 from barco.model.token import TOKEN_MIN
-from barco.spark.write.shares import WriteShare, Shares, Staged, cut_anew
+from barco.spark.write.shares import Shares, Staged, WriteShare, cut_anew
 
 SECOND = -3074457345618259968
 
