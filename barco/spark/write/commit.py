@@ -37,7 +37,15 @@ from barco.limits import WRITER_NAME_BYTES_MAX
 from barco.spark.base.fetch import Brokers
 from barco.spark.base.options import DEFAULT_ACCESS, OptionError, Reading, access_of
 from barco.spark.write.earlier import Earlier, earlier_of
-from barco.spark.write.shares import MovedError, Shares, Staged, WriteShare, cut_anew, needed_of
+from barco.spark.write.shares import (
+    MovedError,
+    Shares,
+    Staged,
+    WriteShare,
+    cut_anew,
+    is_parted,
+    needed_of,
+)
 from barco.types import KiB
 
 SOCKET_SECONDS = 60.0
@@ -238,6 +246,8 @@ def commit(options: WriteOptions, batch: int, staged: Sequence[Staged]) -> int:
             shares.setdefault(of, WriteShare(*of, holders)).add(task)
     if not shares:
         return 0
+    if is_parted(shares):
+        cut_anew(shares, ring_of(options))
     path = write_path(staged[0].writer, batch)
     alone = len(shares) == 1 and all(len(share.holders) == 1 for share in shares.values())
     with ThreadPoolExecutor(min(SHARDS_AT_ONCE, len(shares))) as pool:

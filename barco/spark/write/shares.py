@@ -99,6 +99,18 @@ def needed_of(holders: Sequence[str]) -> int:
     return len(holders) // 2 + 1
 
 
+def is_parted(shares: Shares) -> bool:
+    """Whether a slice's events are in two shares, for its tasks knew different holders: what one of
+    them stored would be all of it to the slice, and the other's were another write."""
+    seen = set[tuple[int, str, int]]()
+    for share in shares.values():
+        of = {(share.token, topic, at) for topic, slices in share.rows.items() for at in slices}
+        if seen & of:
+            return True
+        seen |= of
+    return False
+
+
 def cut_anew(shares: Shares, ring: Ring) -> None:
     """The same rows and attempts, by who holds the slices: who has got them since asks the others
     for what was staged. One share for each process that leads, for it has one plan for a write."""

@@ -7,7 +7,7 @@ pytest.importorskip("pyspark")
 from barco.client.wire.batching import SliceKey
 from barco.client.wire.ring import Ring
 from barco.model.token import TOKEN_MIN
-from barco.spark.write.shares import Shares, Staged, WriteShare, cut_anew
+from barco.spark.write.shares import Shares, Staged, WriteShare, cut_anew, is_parted
 
 SECOND = -3074457345618259968
 
@@ -52,11 +52,24 @@ def test_a_range_that_took_another_in() -> None:
     del left.rows["t"][1], right.rows["t"][0]
     right.attempts.append("a9")
     shares = by_key(left, right)
+    assert not is_parted(shares)
     one = ("a", "b", "c")
     cut_anew(shares, ring(one, one, one, one))
     (found,) = shares.values()
     assert (found.home, found.holders, found.rows) == ("a", one, {"t": {0: 3, 1: 6}})
     assert found.attempts == ["a0", "a1", "a2", "a9"] and found.missed == {"c"}
+
+
+def test_a_slice_that_two_tasks_staged_with_different_holders_is_in_one_share() -> None:
+    """Else it would store what one of them had, as all that there is."""
+    left, right = share(TOKEN_MIN, ("a", "b", "c")), share(TOKEN_MIN, ("d", "b", "c"))
+    del right.rows["t"][0]
+    shares = by_key(left, right)
+    assert is_parted(shares)
+    one = ("a", "b", "c")
+    cut_anew(shares, ring(one, one, one, one))
+    (found,) = shares.values()
+    assert found.rows == {"t": {0: 3, 1: 12}} and not is_parted(shares)
 
 
 def test_two_first_ranges_of_one_process_stay_two() -> None:
