@@ -106,6 +106,8 @@ BEFORE_ANOTHER_TRY = {
     "barco.spark.base.fetch:get": "a broker",
     "barco.spark.read.stream:_look_again": "a broker that is behind",
     "barco.spark.write.commit:_commit": "a broker",
+    "barco.spark.write.commit:_everywhere": "brokers that tell who has slices that moved",
+    "barco.spark.write.stage:_move": "brokers that tell who has slices that moved",
     "barco.spark.write.commit:put": "a broker; ends at once when given up",
 }
 

@@ -27,7 +27,16 @@ class Here(Protocol):
     slices: range
 
     async def stage(
-        self, writer: str, batch: int, attempt: str, stream: Stream, seq: int, body: bytes, /
+        self,
+        writer: str,
+        batch: int,
+        attempt: str,
+        stream: Stream,
+        seq: int,
+        body: bytes,
+        /,
+        *,
+        brought: bool,
     ) -> int: ...
 
     async def keep_plan(self, write: Write, plan: CommitPlan, /) -> None: ...
@@ -81,7 +90,8 @@ async def _bring(staging: Here, ask: Ask, writer: str, batch: int, attempts: set
         for seq in range(len(known.get((topic, index), ())), count if attempt in wanted else 0):
             name = {"writer": writer, "batch": batch, "attempt": attempt}
             body = await ask("staged_piece", {**name, "topic": topic, "slice": index, "seq": seq})
-            await staging.stage(writer, batch, attempt, (topic, index), seq, body)
+            # A plan of before may name the attempt: for the slices that were here then.
+            await staging.stage(writer, batch, attempt, (topic, index), seq, body, brought=True)
     write = staging.writes.get((writer, batch))
     if write is None:
         return

@@ -239,12 +239,12 @@ class Staging:
         near: Callable[[int], None] | None = None,
         whose: WriterRoom = NOBODYS,
         look: Callable[[], Awaitable[None]] | None = None,
+        brought: bool = False,
     ) -> int:
         """Keep batches for a slice; returns their events, less those of batches already here.
 
-        `seq` counts the batches that the attempt stages for the slice, from 0, and is the first
-        one's: a repetition is recognised, a gap is refused. `near` raises what a time is refused
-        with, seeing each batch's first and last; then `look`, values. `whose`: the user's share.
+        `seq`: the number of the first one, of those for the slice: a repetition is known, a gap is
+        refused. `near`, then `look` raise what a time or value is refused with. `brought`: copied.
         """
         batches = await checked(self._reactor.check_batch, stream[1], body, near, look)
         write = await self._write(writer, batch, whose)
@@ -252,7 +252,7 @@ class Staging:
             if write.file.closed:
                 raise BusyError("The write was just finished.")
             write.touched = self.monotonic()
-            if any(attempt in plan.attempts for plan in write.plans.values()):
+            if not brought and any(attempt in plan.attempts for plan in write.plans.values()):
                 raise ConflictError("The attempt is part of a commit already.")
             if seq > (known := len(write.attempts.get(attempt, {}).get(stream, ()))):
                 raise SequenceGapError("Something before it is missing.", expectedSeq=known)

@@ -42,8 +42,9 @@ from barco.types import Epoch, Offset
 CUT_EVENTS_MIN = 50_000
 """Micro-batches with fewer events are not worth a look at the brokers' indexes."""
 
-BEHIND_SECONDS, BEHIND_PAUSE_S = 5.0, 0.2
-"""How long a slice may seem shorter than it was: a fail-over takes less."""
+BEHIND_SECONDS, BEHIND_PAUSE_S = 30.0, 0.2
+"""How long a slice may seem shorter than it was: a fail-over takes less, and a step of a ring that
+grows, also on a busy machine. Who speaks of lost data ends a query."""
 
 Position = dict[str, dict[str, str]]
 Ends = dict[tuple[str, str], Cursor]

@@ -24,11 +24,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
-
-from pyspark.sql.datasource import WriterCommitMessage
 
 from barco.client.wire.access import Access
 from barco.client.wire.blocking import Link
@@ -39,6 +37,15 @@ from barco.limits import WRITER_NAME_BYTES_MAX
 from barco.spark.base.fetch import Brokers
 from barco.spark.base.options import DEFAULT_ACCESS, OptionError, Reading, access_of
 from barco.spark.write.earlier import Earlier, earlier_of
+from barco.spark.write.shares import (
+    MovedError,
+    Shares,
+    Staged,
+    WriteShare,
+    cut_anew,
+    is_parted,
+    needed_of,
+)
 from barco.types import KiB
 
 SOCKET_SECONDS = 60.0
@@ -64,9 +71,6 @@ SKIPPED = (
 _log = logging.getLogger("barco.spark")
 _WRITER = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]+", re.ASCII)
 _TOPIC = re.compile(r"(?!__)(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,127}", re.ASCII)
-
-Rows = dict[str, dict[int, int]]
-"""By topic and slice: how many events."""
 
 
 class CommitError(BarcoError):
@@ -143,69 +147,6 @@ def _acceleration(text: str) -> int:
     if not 0 <= value <= 64:
         raise ValueError("a whole number from 0 to 64")
     return value
-
-
-@dataclass
-class Staged(WriterCommitMessage):
-    """What one task did, for the driver."""
-
-    writer: str
-    partition: int
-    attempt: str
-    rows: dict[str, Rows] = field(default_factory=dict)
-    """By shard, which is named by the endpoint of the first process that holds it."""
-    holders: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of each shard, all of them."""
-    missed: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Those that do not have all of it."""
-
-    def held(self, home: str, holders: tuple[str, ...], missed: tuple[str, ...]) -> None:
-        """Who has a copy of a shard's rows, and who of them does not."""
-        self.holders[home] = holders
-        self.missed[home] = missed
-
-    def add(self, home: str, topic: str, index: int, count: int) -> None:
-        """So many events more were staged there."""
-        slices = self.rows.setdefault(home, {}).setdefault(topic, {})
-        slices[index] = slices.get(index, 0) + count
-
-
-@dataclass
-class _Share:
-    """What one shard is to store."""
-
-    home: str
-    holders: tuple[str, ...]
-    missed: set[str] = field(default_factory=set)
-    attempts: list[str] = field(default_factory=list)
-    rows: Rows = field(default_factory=dict)
-    later: int | None = None
-    """The batch that the writer had stored there before, if it is a later one."""
-
-    def body(self, state: str) -> bytes:
-        """The request for a step."""
-        told = {"state": state, "attempts": self.attempts, "rows": self.rows}
-        return json.dumps(told).encode()
-
-    def add(self, task: Staged) -> None:
-        """A task's part of it."""
-        self.attempts.append(task.attempt)
-        self.missed |= set(task.missed.get(self.home, ()))
-        for topic, slices in task.rows[self.home].items():
-            into = self.rows.setdefault(topic, {})
-            for index, count in slices.items():
-                into[index] = into.get(index, 0) + count
-
-    @property
-    def ready(self) -> list[str]:
-        """Who is to prepare: those that have everything, if they are enough, else everybody."""
-        found = [each for each in self.holders if each not in self.missed]
-        return found if len(found) >= needed_of(self.holders) else list(self.holders)
-
-
-def needed_of(holders: Sequence[str]) -> int:
-    """How many copies of what is staged are enough: what one broker takes with it is not lost."""
-    return len(holders) // 2 + 1
 
 
 def new_writer() -> str:
@@ -297,21 +238,23 @@ def commit(options: WriteOptions, batch: int, staged: Sequence[Staged]) -> int:
         for writer in {each.writer for each in staged}:
             _skip(options, writer, batch)
         return 0
-    shares: dict[str, _Share] = {}
+    shares: Shares = {}
     for task in sorted(staged, key=lambda each: each.partition):
         for home in task.rows:
             holders = task.holders.get(home, (home,))
-            shares.setdefault(home, _Share(home, holders)).add(task)
+            of = home, task.tokens[home]
+            shares.setdefault(of, WriteShare(*of, holders)).add(task)
     if not shares:
         return 0
+    if is_parted(shares):
+        cut_anew(shares, ring_of(options))
     path = write_path(staged[0].writer, batch)
     alone = len(shares) == 1 and all(len(share.holders) == 1 for share in shares.values())
     with ThreadPoolExecutor(min(SHARDS_AT_ONCE, len(shares))) as pool:
         for step, act in (("prepared", _prepare), ("committed", _commit)):
             if step == "prepared" and alone:
                 continue
-            asked = [pool.submit(act, options, path, share) for share in shares.values()]
-            errors = [each.exception() for each in asked]
+            errors = _everywhere(pool, act, options, path, shares)
             begun = step == "committed" and not (alone and isinstance(errors[0], CommitError))
             _collect(begun, staged[0], options, batch, shares.values(), errors)
     passed = [share.later for share in shares.values() if share.later is not None]
@@ -319,6 +262,25 @@ def commit(options: WriteOptions, batch: int, staged: Sequence[Staged]) -> int:
         _log.warning(PASSED_OVER, batch, staged[0].writer, max(passed))
     rows = [share.rows for share in shares.values()]
     return sum(n for topics in rows for slices in topics.values() for n in slices.values())
+
+
+def _everywhere(
+    pool: ThreadPoolExecutor,
+    act: Callable[[WriteOptions, str, WriteShare], None],
+    options: WriteOptions,
+    path: str,
+    shares: Shares,
+) -> list[BaseException | None]:
+    """Has each share take a step. If slices have moved meanwhile, all are cut anew, by who holds
+    them now, and take it again, which changes nothing where it was taken."""
+    until = time.monotonic() + options.timeout_s
+    while True:
+        asked = [pool.submit(act, options, path, share) for share in shares.values()]
+        errors = [each.exception() for each in asked]
+        if not any(isinstance(each, MovedError) for each in errors) or time.monotonic() > until:
+            return errors
+        time.sleep(PAUSE_FIRST_S)
+        cut_anew(shares, ring_of(options))
 
 
 class _Preparing(threading.Thread):
@@ -336,7 +298,8 @@ class _Preparing(threading.Thread):
         try:
             answer = self._shard.put(*self._request)
             if answer.status != 200:
-                self.error = CommitError(f"{self._shard.endpoint}: {answer.words}")
+                kind = MovedError if answer.status == 421 else CommitError
+                self.error = kind(f"{self._shard.endpoint}: {answer.words}")
         except BaseException as error:  # noqa: BLE001 - raised by the driver's thread.
             self.error = error
         finally:
@@ -351,7 +314,7 @@ class _Preparing(threading.Thread):
             raise CommitError("others have prepared")
 
 
-def _prepare(options: WriteOptions, path: str, share: _Share) -> None:
+def _prepare(options: WriteOptions, path: str, share: WriteShare) -> None:
     """Returns when enough of the copies are stable."""
     body = share.body("prepared")
     asked = [_Preparing(options, path, endpoint, body) for endpoint in share.ready]
@@ -363,14 +326,17 @@ def _prepare(options: WriteOptions, path: str, share: _Share) -> None:
             patience = patience or time.monotonic() + PATIENCE_SECONDS
             if time.monotonic() > patience:
                 break
-    for each in running:
+        elif any(isinstance(each.error, MovedError) for each in asked):
+            break  # Others hold it, and may be there.
+    for each in asked:
         each.give_up()
-    errors = [each.error for each in asked if each not in running and each.error is not None]
-    if len(asked) - len(running) - len(errors) < needed:
-        raise errors[0]
+    done = [each for each in asked if not each.is_alive() and each.error is None]
+    errors = [each.error for each in asked if each.error is not None]
+    if len(done) < needed:
+        raise next((each for each in errors if isinstance(each, MovedError)), errors[0])
 
 
-def _commit(options: WriteOptions, path: str, share: _Share) -> None:
+def _commit(options: WriteOptions, path: str, share: WriteShare) -> None:
     """Has whoever leads the shard commit; returns when that is done."""
     body = share.body("committed")
     deadline = time.monotonic() + options.timeout_s
@@ -391,6 +357,8 @@ def _commit(options: WriteOptions, path: str, share: _Share) -> None:
                 break
             if owner in share.holders:
                 turn = share.holders.index(owner)
+            elif owner is not None:
+                raise MovedError(said)
             elif answer.status not in RETRIED and answer.status != 421:
                 raise CommitError(said)
         finally:
@@ -399,9 +367,20 @@ def _commit(options: WriteOptions, path: str, share: _Share) -> None:
             raise PeerError(f"nobody committed it for {options.timeout_s:g} s: {said}")
         time.sleep(pause)
         pause = min(2 * pause, PAUSE_MAX_S)
+        if turn % len(share.holders) == 0 and _has_moved(options, share):
+            raise MovedError(said)
     for other in share.holders:  # What is left there goes later, if it does not go now.
         if other not in share.missed | {endpoint}:
             _give_up(options, other, path, PATIENCE_SECONDS)
+
+
+def _has_moved(options: WriteOptions, share: WriteShare) -> bool:
+    """Whether others hold it now, as far as anybody tells: those that did may all be gone."""
+    try:
+        ring = ring_of(options)
+    except (BarcoError, OSError):
+        return False
+    return any(holders != share.holders for holders, *_ in share.by_holders(ring))
 
 
 def later_of(told: Mapping[str, Any], topics: Iterable[str]) -> int | None:
@@ -415,7 +394,7 @@ def _collect(
     staged: Staged,
     options: WriteOptions,
     batch: int,
-    shares: Iterable[_Share],
+    shares: Iterable[WriteShare],
     errors: Iterable[Any],
 ) -> None:
     found = [error for error in errors if error is not None]
@@ -442,7 +421,9 @@ def _skip(options: WriteOptions, writer: str, batch: int) -> None:
     _log.warning(SKIPPED, batch, writer, sum(earlier.stored.values()))
 
 
-def _standing(options: WriteOptions, staged: Staged, batch: int, shares: Iterable[_Share]) -> str:
+def _standing(
+    options: WriteOptions, staged: Staged, batch: int, shares: Iterable[WriteShare]
+) -> str:
     """What an earlier run of a write has left, in words."""
     wanted = {
         (share.home, topic, index): count

@@ -24,9 +24,8 @@ from barco.spark.write.alive import Alive
 from barco.spark.write.commit import (
     PATIENCE_SECONDS,
     Shard,
-    Staged,
     WriteOptions,
-    needed_of,
+    ring_of,
     write_path,
 )
 from barco.spark.write.rows import (
@@ -38,6 +37,7 @@ from barco.spark.write.rows import (
     refuse,
     which_row,
 )
+from barco.spark.write.shares import MovedError, Staged, needed_of
 from barco.spark.write.tokens import ROW_BYTES, Columns, Router, offsets_of, sizes_between
 from barco.types import MiB
 
@@ -51,6 +51,11 @@ BUNDLED_BYTES_MAX = 16 * MiB
 """Over it all that is encoded goes as it is."""
 HELD_BYTES_MAX = 64 * MiB
 """Of rows that wait for company; over it all of them are sent as they are."""
+SENT_BYTES_MAX = 16 * MiB
+"""Of requests that a task keeps, to send them to those that its slices go to while the ring grows
+or shrinks. A task that has sent more fails then, and Spark runs it again."""
+MOVED_PAUSE_S = 0.2
+"""Until the ring is read anew: who has got the slices is told of soon, by all."""
 
 
 class _Sender(threading.Thread):
@@ -69,6 +74,8 @@ class _Sender(threading.Thread):
             while (item := self.queue.get()) is not None and not self._given_up.is_set():
                 path, body = item
                 answer = self._shard.put(path, body, CONTENT_TYPE)
+                if answer.status == 421:
+                    raise MovedError(f"{self._shard.endpoint}: {answer.words}")
                 if answer.status != 200:
                     refused = RefusedError if answer.status in (400, 413) else StageError
                     which = which_row(answer, body)
@@ -226,6 +233,10 @@ class Task:
         self._bundles: dict[tuple[str, SliceKey], _Bundle] = {}
         self._bundled_bytes = 0
         self._held_bytes = 0
+        self._rows: dict[tuple[str, SliceKey], int] = {}
+        self._sent: list[tuple[SliceKey, str, bytes]] = []
+        """All requests; their paths and bodies are the same for whoever holds the slice."""
+        self._sent_bytes = 0
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Staged:
         """Stages every row; returns when all are. StageError if they cannot be events."""
@@ -239,9 +250,7 @@ class Task:
                 self._add(batch)
             self._flush()
             self._post_all()
-            for home, shard in self._shards.items():
-                shard.end()
-                self._staged.held(home, shard.holders, shard.missed)
+            self._end()
         except BaseException:
             for shard in self._shards.values():
                 shard.give_up()
@@ -249,6 +258,39 @@ class Task:
         finally:
             alive.end()
         return self._staged
+
+    def _end(self) -> None:
+        """Returns when all is staged with those that hold it, and the driver can be told."""
+        while True:
+            try:
+                for shard in self._shards.values():
+                    shard.end()
+                break
+            except MovedError as error:
+                self._move(error)
+        for home, shard in self._shards.items():
+            self._staged.held(home, shard.holders, shard.missed)
+        for (topic, slice_key), count in self._rows.items():
+            self._staged.add(self._ring.holders[slice_key][0], topic, slice_key, count)
+
+    def _move(self, error: MovedError) -> None:
+        """Slices are elsewhere now: sends all once more, to whoever holds them by a new look at the
+        ring. What is there already is known by its number. Raises it if that does not help."""
+        until = time.monotonic() + self._options.timeout_s
+        while True:
+            for shard in self._shards.values():
+                shard.give_up()
+            self._shards.clear()
+            if self._sent_bytes > SENT_BYTES_MAX or time.monotonic() > until:
+                raise error
+            time.sleep(MOVED_PAUSE_S)
+            self._ring = ring_of(self._options)
+            try:
+                for slice_key, path, body in self._sent:
+                    self._put(slice_key, path, body)
+                return
+            except MovedError as again:
+                error = again
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -323,7 +365,8 @@ class Task:
             self._post(topic, slice_key)
         elif self._bundled_bytes > BUNDLED_BYTES_MAX:
             self._post_all()
-        self._staged.add(self._ring.holders[slice_key][0], topic, slice_key.slice, count)
+        of = topic, slice_key
+        self._rows[of] = self._rows.get(of, 0) + count
 
     def _post(self, topic: str, slice_key: SliceKey) -> _Bundle:
         """Queues what is encoded for a slice; returns the next bundle, which is empty."""
@@ -332,11 +375,24 @@ class Task:
         self._bundles[topic, slice_key] = following
         self._bundled_bytes -= bundle.bytes
         path = f"{self._path}&topic={quote(topic)}&slice={slice_key.slice}&seq={bundle.first}"
+        body = b"".join(bundle.bodies)
+        self._sent_bytes += len(body)
+        if self._sent_bytes <= SENT_BYTES_MAX:
+            self._sent.append((slice_key, path, body))
+        else:
+            self._sent.clear()
+        try:
+            self._put(slice_key, path, body)
+        except MovedError as error:
+            self._move(error)
+        return following
+
+    def _put(self, slice_key: SliceKey, path: str, body: bytes) -> None:
+        """Queues a request for those that hold the slice."""
         holders = self._ring.holders[slice_key]
         if holders[0] not in self._shards:
             self._shards[holders[0]] = _Copies(holders, self._ring.away, self._options)
-        self._shards[holders[0]].put(path, b"".join(bundle.bodies))
-        return following
+        self._shards[holders[0]].put(path, body)
 
     def _post_all(self) -> None:
         for (topic, slice_key), bundle in list(self._bundles.items()):

@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 
 from barco.spark.base.options import OptionError
 from barco.spark.write.commit import (
-    Staged,
     WriteOptions,
     abort,
     commit,
@@ -23,6 +22,7 @@ from barco.spark.write.commit import (
     staged_of,
 )
 from barco.spark.write.rows import StageError, check_schema
+from barco.spark.write.shares import Staged
 from barco.spark.write.stage import Task
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"

@@ -10,7 +10,6 @@ from pyspark.sql.types import StructType
 
 from barco.spark.base.options import OptionError
 from barco.spark.write.commit import (
-    Staged,
     WriteOptions,
     abort,
     commit,
@@ -20,6 +19,7 @@ from barco.spark.write.commit import (
     staged_of,
 )
 from barco.spark.write.rows import check_schema
+from barco.spark.write.shares import Staged
 from barco.spark.write.stage import Task
 
 

@@ -11,6 +11,7 @@ from following import SESSION, Follower
 from leading import Groups, lead
 
 from barco.workers.peers.callers import CALLER
+from barco.workers.replication import states as module
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,23 @@ def test_a_state_is_made_once_for_all_who_ask(tmp_path: Path, groups: Groups) ->
         await ask(first=1)
         await ask(first=2)
         assert made == [MINE, range(2), range(1, 3)], "the oldest makes room"
+
+    asking(tmp_path, groups, test)
+
+
+def test_what_nobody_asks_for_any_more_is_not_kept(
+    tmp_path: Path, groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT_SECONDS", 0.05)
+
+    async def test(follower: Follower, asker: Asker, answering: Answering, tail: int) -> None:
+        states = states_of(follower)
+        await states.operations["state"]({**ASK, "tail": tail})
+        assert states._kept, "for whoever asks for the next part"
+        async with asyncio.timeout(20):
+            while states._kept:
+                await asyncio.sleep(0.01)
+        states.close()
 
     asking(tmp_path, groups, test)
 

@@ -9,7 +9,7 @@ from test_copies import Pair
 from twin import run
 
 from barco import _native
-from barco.errors import BusyError, NotReadyError
+from barco.errors import BusyError, ConflictError, NotReadyError
 
 VALUES = [b"%d" % number for number in range(4)]
 LOW, HIGH = ("t", 0), ("t", 5)
@@ -91,3 +91,37 @@ async def test_what_others_ask_for_is_kept_and_then_goes() -> None:
     pair.one.monotonic = lambda: 1e9
     assert await pair.one.expire() == 1 and not pair.one.writes
     assert isinstance(pair.one._spool, MemorySpool)
+
+
+@pytest.mark.parametrize("steps", range(len(VALUES) + 1))
+def test_what_two_have_prepared_is_completed_by_who_gets_both(steps: int) -> None:
+    """The driver knows it as one from then on. The attempt is of a plan already, for the slices
+    that were here before; and a part of it may be stored."""
+
+    async def test() -> None:
+        pair = Pair()
+        pair.one.slices, pair.two.slices = range(4), range(4, 8)
+        for staging, stream in ((pair.one, LOW), (pair.two, HIGH)):
+            staging.open()
+            for seq, value in enumerate(VALUES):
+                batch = _native.batch_encode([value])
+                await staging.stage("q", 0, "a", stream, seq, batch)
+            await staging.prepare("q", 0, ["a"], {stream: len(VALUES)})
+        pair.dies_after(steps)
+        try:
+            await pair.one.commit("q", 0, ["a"], {LOW: len(VALUES)})
+        except BusyError:
+            pass
+        vars(pair.appends).pop("start_commit", None)
+        pair.two.rest()
+        pair.one.rest()
+        pair.one.slices = range(8)
+        pair.one.open()
+        await pair.one.take_over()
+        for _ in range(2):
+            assert (await pair.one.commit("q", 0, ["a"], ROWS))["state"] == "committed"
+        assert stored(pair, LOW) == stored(pair, HIGH) == VALUES
+        with pytest.raises(ConflictError, match="not the same"):
+            await pair.one.commit("q", 0, ["a"], {LOW: 1})
+
+    run(test)()

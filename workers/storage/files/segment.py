@@ -195,8 +195,10 @@ class SegmentPool:
             more = -(-2 * state_bytes // PAGE_BYTES) * PAGE_BYTES
             size = min(size, self._first_bytes + more)
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and size == self._first_bytes:
-            return ahead, size
+        if ahead is not None:
+            if size == self._first_bytes:
+                return ahead, size
+            ahead.unlink(missing_ok=True)  # It is too small for the state.
         path = self._shard / f"first{layout.TEMPORARY_SUFFIX}"
         await self._make(path, size, ZERO_DEPTH_FIRST)
         return path, size

@@ -12,6 +12,7 @@ from barco.errors import DiskFullError
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.errors import CorruptLineageError
 from barco.workers.storage.files.lineage import Lineage
+from barco.workers.storage.files.records import Generation
 from barco.workers.storage.index.catalog import Catalog, SegmentKey
 from barco.workers.storage.stores import replicas, shard_files
 
@@ -180,6 +181,37 @@ def test_what_a_crash_has_torn_is_cleared_before_the_log_goes_on(shard, go):
         found = await store.recover(core)
         assert found[2].tail == len(log.groups) - 1 and not found[2].suspect
         assert path.read_bytes() == data[:start] + bytes(MIB - start)
+        await store.close()
+
+    go(test)
+
+
+def test_what_was_expected_goes_when_another_generation_begins(shard, go):
+    async def test(bulk):
+        store = await begun(shard, bulk, [])
+        store.expect(3)
+        while not layout.segment_path(shard, 3, 0).exists():
+            await asyncio.sleep(0.001)
+        await store.begin(4, builder.SESSION + 1)
+        await asyncio.sleep(0)  # For who takes it back.
+        assert not layout.segment_path(shard, 3, 0).exists()
+        await store.close()
+
+    go(test)
+
+
+def test_the_core_speaks_of_its_own_generation_alone(shard, go, monkeypatch):
+    """What is stable there is not of one that it has left."""
+
+    async def test(bulk):
+        store = await begun(shard, bulk, [])
+        core = {"stable_gseq": 9, "segment": 0, "segment_used": 4096}
+        real = store._core.log_state
+        store._core.log_state = lambda: real() | core
+        monkeypatch.setattr(store.lineage, "get", Generation)  # Of neither is the end noted.
+        assert store.whole(2, 9) and not store.whole(2, 10)
+        await store.begin(3, builder.SESSION + 1)
+        assert store.whole(3, 9) and not store.whole(2, 9)
         await store.close()
 
     go(test)

@@ -1,13 +1,11 @@
 """Layout, buffers, bulk I/O, segment files and the retention plan."""
 
 import asyncio
-import contextlib
 import errno
 import fcntl
 import gc
 import os
 import random
-from pathlib import Path
 
 import builder
 import pytest
@@ -345,72 +343,6 @@ def test_segments_of_two_generations_at_once(shard, go, engine):
             os.close(fd)
         assert layout.generation_epochs(shard) == [2, 3, 4]
         await pool.close()
-
-    go(test, engine)
-
-
-def test_a_first_segment_that_was_made_ahead_costs_a_name(shard, go, engine, monkeypatch):
-    async def test(bulk):
-        pool = SegmentPool(shard, 4 << 20, bulk, first_bytes=1 << 20)
-        await pool.make_ahead()
-        assert not layout.generation_epochs(shard), "it is of no generation"
-        made = []
-        monkeypatch.setattr(pool, "_make", lambda path, *_: made.append(path.name) or none())
-        fd, capacity = await pool.prepare(2, 0)
-        assert capacity == 1 << 20 == layout.segment_path(shard, 2, 0).stat().st_size
-        assert made in ([], ["spare.tmp"]), "that comes behind it"
-        os.close(fd)
-        await pool.close()
-
-    async def none():
-        pass
-
-    go(test, engine)
-
-
-def test_what_can_not_be_made_ahead_is_told_and_made_when_it_is_needed(shard, go, monkeypatch):
-    async def test(bulk):
-        errors = []
-        pool = SegmentPool(shard, 1 << 20, bulk, first_bytes=4096, on_error=errors.append)
-        monkeypatch.setattr(layout, "disk_space", lambda _: layout.DiskSpace(1 << 20, 1 << 30))
-        await pool.make_ahead()
-        assert isinstance(errors[0], DiskFullError) and not list(shard.glob("*.tmp"))
-        monkeypatch.undo()
-        fd, capacity = await pool.prepare(2, 0)
-        assert capacity == 4096
-        os.close(fd)
-        await pool.close()
-
-    go(test)
-
-
-def test_the_first_segment_of_a_generation_that_is_expected(shard, go, engine):
-    """It has its name before it is asked for; of one that does not begin nothing stays."""
-
-    async def test(bulk):
-        pool = SegmentPool(shard, 1 << 20, bulk, first_bytes=4096)
-        pool.expect(2)
-        while not layout.segment_path(shard, 2, 0).exists():
-            await asyncio.sleep(0.001)
-        fd, _ = await pool.prepare(2, 0)
-        os.close(fd)
-        pool.expect(3)
-        pool.begins(3)
-        fd, _ = await pool.prepare(2, 1)  # What still goes on needs one of its own.
-        os.close(fd)
-        pool.expect(4)  # In place of 3.
-        assert pool._expected.epoch == 4
-        pool.begins(5)
-        assert await pool.prepare_if(5, 0, lambda: False) is None
-        pool.expect(6)
-        assert await pool.prepare_if(6, 0, lambda: False) is None, "it is over by now"
-        pool.expect(7)
-        await pool.close()
-        await asyncio.sleep(0)  # For who takes it back.
-        assert [layout.segment_indexes(shard, each) for each in range(2, 8)] == [[0, 1], *[[]] * 5]
-        for name in Path("/proc/self/fd").iterdir():
-            with contextlib.suppress(OSError):
-                assert f"{shard}/gen-" not in os.readlink(name), "each was closed"
 
     go(test, engine)
 
