@@ -159,7 +159,8 @@ def handshakes(load: Load, args: argparse.Namespace) -> None:
             ours, theirs = (1 / statistics.median(each) for each in costs)
             print(
                 f"handshakes {what}: {statistics.median(ratios):.2f} ({min(ratios):.2f}-"
-                f"{max(ratios):.2f}) x nginx, bar 0.9; {ours:.0f} and {theirs:.0f} a second and core",
+                f"{max(ratios):.2f}) x nginx, bar 0.9; {ours:.0f} and {theirs:.0f} a second and"
+                " core",
                 flush=True,
             )
 

@@ -6,7 +6,6 @@
 #include "core/frames.h"
 #include "core/route.h"
 #include "core/spans.h"
-#include "broker/answer.h"
 #include "broker/slots.h"
 
 /* Of what was left of a body it is told where that is: the answer says so. */

@@ -72,6 +72,7 @@ static void is_told(uint64_t id, uint16_t problem)
 {
     CHECK(reactor->upcall_count == 1 && reactor->upcalls[0].kind == UPCALL_PRODUCED);
     CHECK(reactor->upcalls[0].id == id && reactor->upcalls[0].status == problem);
+    free(reactor->upcalls[0].head); /* who is told has it; it says where what was stored is */
     reactor->upcall_count = 0;
 }
 
