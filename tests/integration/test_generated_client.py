@@ -20,6 +20,8 @@ content_type_overrides:
   application/x-ndjson: application/octet-stream
   application/vnd.barco.events+x-ndjson: application/octet-stream
   application/vnd.barco.batch: application/octet-stream
+  application/x-protobuf: application/octet-stream
+  text/plain: application/octet-stream
 """
 
 PROGRAM = """\

@@ -30,46 +30,9 @@ _UNUSED = (
     Parameter("referenceFormat", "The same of references.", older=("reference_format",)),
 )
 
-_REFERENCES = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["name", "subject", "version"],
-        "properties": {
-            "name": {"type": "string"},
-            "subject": {"type": "string"},
-            "version": {"type": "integer"},
-        },
-    },
-}
-_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["schema"],
-    "properties": {
-        "schema": {"type": "string", "description": "Its text."},
-        "schemaType": {"enum": ["AVRO", "JSON", "PROTOBUF"], "description": "AVRO if not said."},
-        "references": _REFERENCES,
-    },
-}
-_LEVEL = {
-    "type": "object",
-    "required": ["compatibility"],
-    "properties": {
-        "compatibility": {
-            "enum": [
-                "NONE",
-                *("BACKWARD", "BACKWARD_TRANSITIVE"),
-                *("FORWARD", "FORWARD_TRANSITIVE"),
-                *("FULL", "FULL_TRANSITIVE"),
-            ]
-        }
-    },
-}
-_MODE = {
-    "type": "object",
-    "required": ["mode"],
-    "properties": {"mode": {"enum": ["READWRITE", "READONLY"]}},
-}
+_SCHEMA = {"$ref": "#/components/schemas/GivenSchema"}
+_LEVEL = {"$ref": "#/components/schemas/GivenLevel"}
+_MODE = {"$ref": "#/components/schemas/GivenMode"}
 
 _NONE = {404: "There is none, error_code says of what."}
 _AWAY = {503: "Nobody leads slice 0, where they are kept."}

@@ -145,3 +145,46 @@ OPENAPI = {
     "properties": {"openapi": {"type": "string"}},
     "additionalProperties": {"description": "As OpenAPI 3.1 says."},
 }
+
+GIVEN_SCHEMA = {
+    "type": "object",
+    "description": "What is given to the registry of schemas.",
+    "required": ["schema"],
+    "properties": {
+        "schema": {"type": "string", "description": "Its text."},
+        "schemaType": {"enum": ["AVRO", "JSON", "PROTOBUF"], "description": "AVRO if not said."},
+        "references": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "subject", "version"],
+                "properties": {
+                    "name": {"type": "string"},
+                    "subject": {"type": "string"},
+                    "version": {"type": "integer"},
+                },
+            },
+        },
+    },
+}
+
+GIVEN_LEVEL = {
+    "type": "object",
+    "required": ["compatibility"],
+    "properties": {
+        "compatibility": {
+            "enum": [
+                "NONE",
+                *("BACKWARD", "BACKWARD_TRANSITIVE"),
+                *("FORWARD", "FORWARD_TRANSITIVE"),
+                *("FULL", "FULL_TRANSITIVE"),
+            ]
+        }
+    },
+}
+
+GIVEN_MODE = {
+    "type": "object",
+    "required": ["mode"],
+    "properties": {"mode": {"enum": ["READWRITE", "READONLY"]}},
+}
