@@ -299,7 +299,7 @@ def test_what_is_wrong_is_said_at_once(broker: RunningBroker) -> None:
         (lambda: barco.Pipeline([], "b", "p", where), "at least one topic"),
         (lambda: barco.Pipeline("a", "b", "p/q", where), "no name of a pipeline"),
         (lambda: barco.Pipeline("a", "b", "..", where), "no name of a pipeline"),
-        (lambda: pipe(broker, start="ealiest"), "start is"),
+        (lambda: pipe(broker, start="ealiest"), "'ealiest' is none of"),
         (lambda: pipe(broker, batch_seconds=-1), "not negative"),
         (lambda: barco.Pipeline(["a", "c"], "b", "p", where, start=some), "those of one topic"),
     ):

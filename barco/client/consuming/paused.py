@@ -78,5 +78,7 @@ def place_of(to: str | datetime | int) -> str:
             raise ValueError(f"a time is microseconds since 1970, not {to}")
         return f"timestamp:{to}"
     if to not in ("earliest", "latest"):
-        raise ValueError('a place is "earliest", "latest", a datetime or microseconds since 1970')
+        raise ValueError(
+            f'{to!r} is none of "earliest", "latest", a datetime, microseconds since 1970'
+        )
     return to
