@@ -96,7 +96,7 @@ chaos-storm: setup ## Group consumers die, return and commit for SECONDS, broker
 	BARCO_CHAOS_STORM_SECONDS=$(SECONDS) $(PYTHON) -m pytest -s -m chaos tests/faults/test_storm.py
 
 chaos-pipe: setup ## Producers, a pipeline that is killed and fenced, brokers that die, for SECONDS: each event once at the output
-	BARCO_PIPE_SECONDS=$(SECONDS) $(PYTHON) -m pytest -s tests/faults/test_pipes.py
+	BARCO_PIPE_SECONDS=$(SECONDS) $(PYTHON) -m pytest -s -m chaos tests/faults/test_pipes.py
 
 hostile: setup ## A member that lies, in each protocol, to two honest ones for SECONDS (from SEED): none dies, nothing is lost, no gap
 	BARCO_HOSTILE_SECONDS=$(SECONDS) BARCO_HOSTILE_SEED=$(SEED) $(PYTHON) -m pytest -s -m chaos tests/security/test_member.py tests/security/test_gossip_ring.py

@@ -37,6 +37,7 @@ def cluster(tmp_path: Path) -> Iterator[Any]:
         shutil.rmtree(made.data(ordinal), ignore_errors=True)
 
 
+@pytest.mark.chaos  # `make chaos-pipe`.
 @pytest.mark.timeout(int(SECONDS) + 600)
 def test_each_event_once_at_the_output(cluster: Any, seed: int) -> None:
     """0 lost, 0 twice, and in order for each key."""

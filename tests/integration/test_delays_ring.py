@@ -118,6 +118,7 @@ def grow(cluster: JoinedCluster) -> None:
     assert grown.returncode == 0, grown.stdout + grown.stderr
 
 
+@pytest.mark.chaos  # A ring that grows, for 55 s.
 def test_what_waits_moves_with_its_slice(cluster: JoinedCluster) -> None:
     """Three become four: what is due before, meanwhile and behind it is there once, in its order,
     and what was cancelled before is not; what waits can be cancelled where it is now."""

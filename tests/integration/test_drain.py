@@ -120,6 +120,7 @@ def files(cluster: JoinedCluster, ordinal: int, epoch: int) -> list[bytes]:
     return [path.read_bytes().rstrip(b"\0") for path in sorted(directory.glob("*.log"))]
 
 
+@pytest.mark.chaos  # A ring that grows and shrinks: 45 s.
 def test_a_broker_leaves_while_another_is_down(cluster: JoinedCluster) -> None:
     """Two members stay and one of them is down, so another copies; killed in the middle it goes on.
     Only then the broker may go."""

@@ -232,6 +232,7 @@ def test_iceberg(broker: RunningBroker, tmp_path: Path) -> None:
     check(rows, 4_000)
 
 
+@pytest.mark.chaos  # A catalog in Java: 50 s.
 def test_a_rest_catalog_and_kill_9(broker: RunningBroker, tmp_path: Path) -> None:
     """Into Iceberg's own REST catalogue, by exports that are killed while events come."""
     pytest.importorskip("pyiceberg", reason="no pyiceberg: pip install 'barco[export]'")

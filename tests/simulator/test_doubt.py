@@ -79,9 +79,9 @@ class SuspectCounts(Unchecked):
 
 MUTANTS = {
     "votes all the same": (VotesAllTheSame, 7),
-    "doubts what it knows": (DoubtsWhatItKnows, 244),
+    "doubts what it knows": (DoubtsWhatItKnows, 375),
     "believes no name": (BelievesNoName, 2526),
-    "forgets the doubt": (ForgetsTheDoubt, 139),
+    "forgets the doubt": (ForgetsTheDoubt, 92),
 }
 """And the seed that is known to catch it; after a change others are tried."""
 

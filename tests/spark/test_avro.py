@@ -42,6 +42,7 @@ def read(endpoint: str, path: Path) -> "subprocess.CompletedProcess[str]":
     return done
 
 
+@pytest.mark.chaos  # Spark's own jars come from Maven: 70 s.
 def test_each_event_is_read_with_the_schema_of_its_id(
     start_broker: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -442,6 +442,7 @@ def test_files_that_would_be_read_wrongly_are_refused(
     assert re.search(said, telling_line(str(raised.value))), telling_line(str(raised.value))
 
 
+@pytest.mark.chaos  # Both have tests of their own; this is all of them at once, for 80 s.
 def test_the_command_line_and_the_demo(broker: Any, tmp_path: Path) -> None:
     """Each in a process of its own, as people run them."""
     flights = tmp_path / "flights.ndjson"
