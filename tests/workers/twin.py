@@ -64,8 +64,12 @@ class MemoryReactor(WaitingStreams):
         self.held: list[tuple[int, str, int, bytes | None, bytes]] = []
         self.fail_status = self.refuse = 0
         self.appended_events = 0
+        self.full = False
 
     # --- The seam -----------------------------------------------------------------------------
+
+    def disk_full(self) -> bool:
+        return self.full
 
     def append(self, tag: int, topic: str, slice: int, key: Any, value: bytes, *_: bool) -> None:
         if self.fail_status:

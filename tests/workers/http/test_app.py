@@ -207,7 +207,7 @@ async def test_openapi_tells_all_of_produce_and_poll() -> None:
 
     poll = paths["/v1/consumer/poll"]["post"]
     given = {(p["in"], p["name"]) for p in poll["parameters"]}
-    names = {"consumerId", "waitMs", "maxBytes", "delivery", "scope", "placement"}
+    names = {"consumerId", "waitMs", "maxBytes", "delivery", "scope", "placement", "paused"}
     assert given == {("query", name) for name in names}
     assert set(poll["responses"]["200"]["headers"]) == {
         "Barco-Delivery",
