@@ -30,7 +30,7 @@ from barco.model.options import WorkerOptions
 from barco.model.ranges import directory_of
 from barco.model.token import TOKEN_MIN
 from barco.protocol import frame
-from barco.supervisor.processes import as_input
+from barco.supervisor.children.starts import as_input
 from barco.supervisor.tied import start_tied
 from barco.types import MiB
 
