@@ -45,7 +45,7 @@ class MemoryReactor(WaitingStreams):
 
     engine = "memory"
     engine_reason = "a twin for tests"
-    time_plausible = staticmethod(bool)
+    time_plausible = disk_full = staticmethod(bool)
 
     def __init__(self) -> None:
         self.chunks: dict[tuple[str, int], list[bytes]] = {}
@@ -64,12 +64,8 @@ class MemoryReactor(WaitingStreams):
         self.held: list[tuple[int, str, int, bytes | None, bytes]] = []
         self.fail_status = self.refuse = 0
         self.appended_events = 0
-        self.full = False
 
     # --- The seam -----------------------------------------------------------------------------
-
-    def disk_full(self) -> bool:
-        return self.full
 
     def append(self, tag: int, topic: str, slice: int, key: Any, value: bytes, *_: bool) -> None:
         if self.fail_status:
