@@ -226,7 +226,7 @@ def measure(both: list[Load], args: argparse.Namespace) -> None:
             flush=True,
         )
     handshakes(both[1], args)
-    for load in both:
+    for load in both if args.idle else ():
         before = memory(load.pid)
         idle = subprocess.Popen(
             load.command("-idle", "-connections", args.idle),
