@@ -167,9 +167,8 @@ def read(
             ...
 
     `start` is "earliest", "latest", a time (a datetime, or microseconds since 1970), or {slice:
-    cursor} with
-    cursors of earlier events (`event.next_cursor`). Within a slice the order is that of the
-    offsets; nothing is committed anywhere. Options: see `ReaderOptions`.
+    cursor} with cursors of earlier events (`event.next_cursor`). Within a slice the order is that
+    of the offsets; nothing is committed anywhere. Options: see `ReaderOptions`.
     """
     for events in read_batches(topic, endpoint, **options):
         yield from events

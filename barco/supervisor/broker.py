@@ -61,9 +61,7 @@ def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
         if cluster := identity.ring_size > 1:
             check_cluster_ports(config, table.numbers[-1] + 1)
         leading = {held.number for held in table.owned_by(identity.member)}
-        starter = Starter.begin(
-            plan.command, lock
-        )  # Before anything is open that is not a worker's.
+        starter = Starter.begin(plan.command, lock)  # While nothing is open that is ours alone.
         listeners = open_listeners(
             config.broker.bind,
             config.ports,
@@ -110,9 +108,10 @@ class Broker:
         self._signals, self._announced = 0, False
         self._cluster: Cluster | None = None
         slices = ring_slices(identity.ring_size, identity.slices_per_range)
-        cut = Cut(identity.ring_size, identity.slices_per_range)
-        self._control: Alone | Cluster = Alone(Control(Groups(slices)), cut)
-        brokers = max(1, len(plan.config.cluster.brokers))  # It is not known what they run.
+        self._cut = Cut(identity.ring_size, identity.slices_per_range)
+        self._control: Alone | Cluster = Alone(Control(Groups(slices)), self._cut)
+        # Of others it is not known yet how many they run: as many, that is.
+        brokers = max(1, len(plan.config.cluster.brokers))
         self._connections_max = connections_max(files, brokers * len(table))
         self._crowding = Crowding(files, self._connections_max)
         self._cores = machine.Cores(identity.ordinal, identity.member, machine.cores())
@@ -190,7 +189,7 @@ class Broker:
         table is on the disk before it is started, by an fsync in the supervisor's thread. A
         BarcoError, with nothing changed: there is no number or port, or no such range.
         """
-        identity = self._identity
+        identity, config = self._identity, self._plan.config
         try:
             table = self._table.with_range(held)
         except ValueError as error:
@@ -198,7 +197,7 @@ class Broker:
         if (what := flaw(table, identity.cut, identity.member)) is not None:
             raise ConfigError(f"no process for the range at {held.token}: {what}")
         if self._cluster is not None:
-            check_cluster_ports(self._plan.config, table.numbers[-1] + 1)
+            check_cluster_ports(config, table.numbers[-1] + 1)
         made = table.holding(held.token)
         assert made is not None, "it has just been put there"
         public = made.members[0] == identity.member
@@ -278,8 +277,8 @@ class Broker:
             )
 
     def _write_table(self, table: ProcessTable | None = None) -> None:
-        those, notes = (self._plan.data_dir, self._identity, table or self._table), self._notes
-        datadir.write_table(*those, named=notes.named, format=notes.format)
+        those = self._plan.data_dir, self._identity, table or self._table
+        datadir.write_table(*those, named=self._notes.named, format=self._notes.format)
 
     def _look_at_notes(self) -> None:
         stats = [each.life.stats for each in self._keepers.values() if each.life is not None]
@@ -307,8 +306,8 @@ class Broker:
     # --- Workers ------------------------------------------------------------------------------
 
     def _keep(self, number: int) -> None:
-        self._lives[number] = asyncio.create_task(self._keepers[number].run())
-        self._lives[number].add_done_callback(lambda done: self._ended(number))
+        life = self._lives[number] = asyncio.create_task(self._keepers[number].run())
+        life.add_done_callback(lambda done: self._ended(number))
 
     def _ended(self, number: int) -> None:
         """Who is not to be kept any more ends the broker, unless that was wanted."""
@@ -479,8 +478,7 @@ class Broker:
         """Of the cluster, for who wishes for more brokers."""
         cluster = self._cluster
         assert cluster is not None, "a single broker lists nobody"
-        cut = Cut(self._identity.ring_size, self._identity.slices_per_range)
-        first = first_target(cut, self._identity.workers)
+        first = first_target(self._cut, self._identity.workers)
         hosts = {each["ordinal"]: each["host"] for each in cluster.describe()["brokers"]}
         return HeardCluster(target=cluster.aim.target or first, hosts=hosts)
 
@@ -494,7 +492,8 @@ class Broker:
         if self._cluster is not None:
             self._cluster.depart()
         tasks = list(self._lives.values())
-        if (await asyncio.wait(tasks, timeout=limits.DRAIN_SECONDS_MAX))[1]:
+        _, late = await asyncio.wait(tasks, timeout=limits.DRAIN_SECONDS_MAX)
+        if late:
             for keeper in self._keepers.values():
                 keeper.kill(f"had not drained after {limits.DRAIN_SECONDS_MAX:.0f} s")
             await asyncio.wait(tasks)

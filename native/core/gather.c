@@ -13,7 +13,7 @@
 #define GATHER_BYTES (512u << 10) /* a group of that size is worth what it costs */
 #define GATHER_RUNS_MIN 4u        /* of two groups: with fewer a log is quiet, and nobody waits */
 #define GATHER_RETURN_US_MAX 5000
-#define GATHER_PATIENT_US 20000 /* for runs that nobody waits for */
+#define GATHER_UNHURRIED_US 20000 /* for runs that nobody waits for */
 #define GATHER_ROUND_US_MAX 1000000 /* followers slower than this are not waited for */
 
 static bool on_their_way(const struct log *log) { return log->append_count + log->held_count > 0; }
@@ -50,7 +50,7 @@ int64_t gather_left_us(const struct reactor *reactor)
     assert(reactor->round_us >= 0 && reactor->round_started_us <= reactor->loop.monotonic_us);
     int64_t until_us = reactor->round_started_us + GATHER_ROUND_US_MAX;
     if (unhurried) {
-        until_us = log->queue->queued_us + GATHER_PATIENT_US;
+        until_us = log->queue->queued_us + GATHER_UNHURRIED_US;
     } else if (!on_their_way(log)) {
         if (waiting >= last - last / 8)
             return 0;

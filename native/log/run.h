@@ -28,7 +28,7 @@ enum waiter_kind { WAITER_NONE, WAITER_SLOT, WAITER_PEER, WAITER_APPEND };
 /* Who is told when the run is stable. */
 struct waiter {
     enum waiter_kind kind; /* switches over it have no default: a new one is an error there */
-    bool unhurried;    /* nobody is kept waiting: its group may gather for a while */
+    bool unhurried;  /* nobody is kept waiting: its group may gather for a while */
     uint32_t slot;   /* WAITER_SLOT: the answer's place on its connection */
     uint64_t conn;   /* WAITER_SLOT, WAITER_PEER: connection id */
     uint64_t tag;    /* WAITER_PEER, WAITER_APPEND: the asker's own mark */

@@ -178,7 +178,7 @@ static int order_of(const struct condition *one, const struct subject *it)
 {
     if (one->has_number && !one->quoted) {
         /* Of what has no types a text that is a number is meant as one. */
-        if (it->kind != NUMBER && (one->of == OF_PLACE || !is_number(it->p, it->len)))
+        if (it->kind != NUMBER && (one->of == OF_PATH || !is_number(it->p, it->len)))
             return -2;
         const double value = number_of(it->p, it->len);
         return (value > one->number) - (value < one->number);

@@ -11,7 +11,7 @@
 #define CONDITION_STEPS_MAX 16u /* of a path into a value */
 
 /* What is looked at, and what is to be true of it. */
-enum condition_of { OF_KEY, OF_HEADER, OF_PLACE, OF_BYTES, CONDITION_OF_COUNT };
+enum condition_of { OF_KEY, OF_HEADER, OF_PATH, OF_BYTES, CONDITION_OF_COUNT };
 enum condition_test {
     IS_THERE,
     IS,

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -107,10 +106,6 @@ def _unauthorized(headers: Sequence[tuple[bytes, bytes]]) -> UnauthorizedError:
     return error
 
 
-async def _told(readers: ReaderNotes, args: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return readers.told()
-
-
 class App:
     """Everything over HTTP that is not a produce."""
 
@@ -125,9 +120,9 @@ class App:
         self._lately = Lately()
         self.audit = Audit(service.wall_us)
         """What is told of who was refused."""
-        readers = ReaderNotes()
-        service.extend({"audited": self._audit, "readers": partial(_told, readers)})
-        status, read = Status(self._context, ROUTES), Read(self._context, readers)
+        self._readers = ReaderNotes()
+        service.extend({"audited": self._audit, "readers": self._who_reads})
+        status, read = Status(self._context, ROUTES), Read(self._context, self._readers)
         self.listen = Listen(self._context, read)
         """Who listens; the core's part of it is given later."""
         self.listen.still = self._may_hear
@@ -167,6 +162,9 @@ class App:
     async def _audit(self, args: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What was told of late; what only the core knows yet comes within a second."""
         return self.audit.lately()
+
+    async def _who_reads(self, args: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return self._readers.told()
 
     def count_in(self) -> None:
         """Whom this app has refused among the metrics, from now on; the core counts its own."""

@@ -63,10 +63,7 @@ class Starter(Struct):
         try:
             return cls(command, lock, ForkServer.begin(ENTRY))
         except OSError as error:
-            raise OperatorError(
-                f"cannot start workers: {error.strerror}: raise the limits on processes and memory"
-                " (ulimit -u, TasksMax, MemoryMax)"
-            ) from None
+            raise _no_room("workers", error) from None
 
     async def start(self, options: WorkerOptions, inherit: Sequence[int]) -> Child:
         """A process that has these options, and these descriptors by the same numbers.
@@ -85,10 +82,7 @@ class Starter(Struct):
                     self.close()
             return self._run(options, inherit)
         except OSError as error:
-            raise OperatorError(
-                f"cannot start worker {options.worker}: {error.strerror}: raise the limits on"
-                " processes and memory (ulimit -u, TasksMax, MemoryMax)"
-            ) from None
+            raise _no_room(f"worker {options.worker}", error) from None
 
     def close(self) -> None:
         """Nothing is started any more by the fork server."""
@@ -122,6 +116,13 @@ class Starter(Struct):
                 # Safe: the supervisor has one thread, and the child calls nothing that locks.
                 preexec_fn=_in_child(os.getpid()),  # noqa: PLW1509
             )
+
+
+def _no_room(what: str, error: OSError) -> OperatorError:
+    return OperatorError(
+        f"cannot start {what}: {error.strerror}: raise the limits on processes and memory"
+        " (ulimit -u, TasksMax, MemoryMax)"
+    )
 
 
 def as_input(options: WorkerOptions) -> IO[bytes]:

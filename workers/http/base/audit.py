@@ -45,7 +45,7 @@ log = logging.getLogger("barco.audit")
 class Audit:
     """Of one process."""
 
-    def __init__(self, wall_us: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, wall_us: Callable[[], int]) -> None:
         self._wall_us = wall_us
         self._lately: deque[dict[str, Any]] = deque(maxlen=LATELY)
         self.users: Sequence[str] = ()

@@ -6,6 +6,7 @@ headers say of which one it is. Who lists letters leaves out those that have a m
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field
@@ -105,26 +106,12 @@ class Letters:
         if not isinstance(to, str):
             raise RequestError("to is the name of a topic.")
         allow(request.user, (PRODUCE,), [(check_topic(to), None)])
-        told, part = Tally(), _Lot()
-        try:
-            for at in where:
-                event = await self._event(topic, *at)
-                if event is None:
-                    told.gone += 1
-                    continue
-                _add(part, at, event, whole=True)
-                if part.size >= PART_BYTES:
-                    part, full = _Lot(), part
-                    await self._send(request, to, full)
-                    told.done += len(full.where)
-            if part.where:
-                await self._send(request, to, part)
-                told.done += len(part.where)
-        except BarcoError as error:
-            if not told.done:
-                raise
-            told.why, told.left = error.detail, len(where) - told.done - told.gone
-        return json_response(asdict(told))
+
+        async def send(part: _Lot, told: Tally) -> None:
+            await self._send(request, to, part)
+            told.done += len(part.where)
+
+        return await self._in_parts(where, partial(self._event, topic), send, whole=True)
 
     async def _send(self, request: Request, topic: str, part: _Lot) -> None:
         batch = packed(part.events)
@@ -166,27 +153,45 @@ class Letters:
         origin: str | None,
         send: Callable[[_Lot], Awaitable[None]] | None,
     ) -> Response:
+        """Of letters; each gets a mark."""
+
+        async def end(part: _Lot, told: Tally) -> None:
+            await self._part(request, asked.grave, part, send, told)
+
+        return await self._in_parts(
+            asked.where, partial(self._letter, asked.grave), end, origin=origin
+        )
+
+    async def _in_parts(
+        self,
+        where: Sequence[tuple[int, int]],
+        read: Callable[[int, int], Awaitable[OfBody | None]],
+        end: Callable[[_Lot, Tally], Awaitable[None]],
+        *,
+        origin: str | None = None,
+        whole: bool = False,
+    ) -> Response:
         """Reads and does as many as go at once, in turn. What goes wrong with the first is raised;
-        later on it is told beside what is done."""
+        later on it is told beside what is done. origin: only letters from there. whole: `_add`."""
         told, part = Tally(), _Lot()
-        mark = RESENT if send is not None else DROPPED
         try:
-            for at in asked.where:
-                letter = await self._letter(asked.grave, *at)
-                if letter is None:
+            for at in where:
+                event = await read(*at)
+                if event is None:
                     told.gone += 1
-                elif origin is not None and _origin(letter) not in ("", origin):
+                elif origin is not None and _origin(event) not in ("", origin):
                     told.others += 1
                 else:
-                    _add(part, at, letter)
+                    _add(part, at, event, whole=whole)
                     if part.size >= PART_BYTES:
-                        part = await self._part(request, asked.grave, part, send, mark, told)
-            await self._part(request, asked.grave, part, send, mark, told)
+                        part, full = _Lot(), part
+                        await end(full, told)
+            if part.where:
+                await end(part, told)
         except BarcoError as error:
             if not told.done:
                 raise
-            told.why = error.detail
-            told.left = len(asked.where) - told.done - told.gone - told.others
+            told.why, told.left = error.detail, len(where) - told.done - told.gone - told.others
         return json_response(asdict(told))
 
     async def _part(
@@ -195,16 +200,14 @@ class Letters:
         grave: str,
         part: _Lot,
         send: Callable[[_Lot], Awaitable[None]] | None,
-        mark: str,
         told: Tally,
-    ) -> _Lot:
-        if not part.where:
-            return part
+    ) -> None:
         if send is not None:
             await send(part)
             told.done += len(part.where)  # Whatever becomes of their marks.
             if not request.user.may(PRODUCE, grave):
-                return _Lot()
+                return
+        mark = DROPPED if send is None else RESENT
         for number in sorted({number for number, _ in part.where}):
             offsets = [offset for at, offset in part.where if at == number]
             marks = packed([_mark(mark, each, request.user.name) for each in offsets])
@@ -213,7 +216,6 @@ class Letters:
             told.marked += len(offsets)
             if send is None:
                 told.done += len(offsets)
-        return _Lot()
 
     async def _letter(self, grave: str, number: int, offset: int) -> OfBody | None:
         """As it is stored; None: there is none, or what is there is a mark."""

@@ -34,7 +34,7 @@ def more(told: pytest.LogCaptureFixture) -> dict[str, int]:
 
 
 def test_a_line_is_one_line_without_secrets(told: pytest.LogCaptureFixture) -> None:
-    audit = Audit()
+    audit = Audit(lambda: 1)
     audit.refused("id-1", BOB, ("PUT", "/v1/topics/a\n{}" + "x" * 9_000), 403, "no")
     audit.administered("id-2", None, ("DELETE", "/v1/topics/a"), 401)
     lines = [JsonFormatter().format(each) for each in told.records]
@@ -49,7 +49,7 @@ def test_a_token_in_the_wrong_place_is_not_told(
 ) -> None:
     """Also not most of one, where the line is cut."""
     path = "/" + "p" * before + TOKEN
-    audit = Audit()
+    audit = Audit(lambda: 1)
     audit.users = ["bob"]
     audit.refused("id-1", None, ("GET", path), 401, "no")
     audit.tell(([("id-2", 0, 0, 401, "forbidden", "GET", path[:200], "")], []))
@@ -64,7 +64,7 @@ def test_a_token_in_the_wrong_place_is_not_told(
 
 def test_a_flood_is_counted(told: pytest.LogCaptureFixture) -> None:
     """And of each second anew; another user's refusals are told all the same."""
-    audit = Audit()
+    audit = Audit(lambda: 1)
     for _ in range(2):
         told.clear()
         refuse(audit, 1_000)
@@ -79,7 +79,7 @@ def test_a_flood_is_counted(told: pytest.LogCaptureFixture) -> None:
 
 
 def test_many_who_flood(told: pytest.LogCaptureFixture) -> None:
-    audit = Audit()
+    audit = Audit(lambda: 1)
     for number in range(1_000):
         refuse(audit, 7, User(f"user{number}"))
     assert len(told.records) == KEPT
@@ -90,7 +90,7 @@ def test_many_who_flood(told: pytest.LogCaptureFixture) -> None:
 
 
 def test_what_the_core_has_refused(told: pytest.LogCaptureFixture) -> None:
-    audit = Audit()
+    audit = Audit(lambda: 1)
     audit.users = ["ann", "bob"]
     refuse(audit, KEPT_OF_ONE + 3, BOB)
     told.clear()
@@ -109,6 +109,6 @@ def test_what_the_core_has_refused(told: pytest.LogCaptureFixture) -> None:
 
 
 def test_ids_are_never_given_twice() -> None:
-    audits = [Audit() for _ in range(10)]
+    audits = [Audit(lambda: 1) for _ in range(10)]
     ids = [audit.next_id() for audit in audits for _ in range(10)]
     assert len(set(ids)) == 100

@@ -105,6 +105,10 @@ def test_all_have_to_be_true() -> None:
     assert chosen(*["$.a"] * CONDITIONS_MAX) == [0, 1, 2]
 
 
+def test_the_core_takes_paths_that_are_as_long_as_they_may_be() -> None:
+    assert chosen("$" + ".a" * STEPS_MAX) == []
+
+
 @pytest.mark.parametrize(
     "where",
     ["", "keys=1", "$a=1", "$..a", "$.a[", "$.a[x]", "header=1", "header.é=1"]
