@@ -34,8 +34,8 @@ elastic: setup ## Three brokers become six and three again while flights flow in
 	@$(PYTHON) scripts/elastic_demo.py
 
 # In a whole run what fails is tried once more, a moment later, and said (see tests/conftest.py for what is not).
-test: setup native-test ## Run the tests, in two processes (TESTS=path for some of them, in one)
-	$(PYTHON) -m pytest $(or $(TESTS),-n 2 --reruns 1 --reruns-delay 3 -rfER)
+test: setup native-test ## Run the tests, in three processes (TESTS=path for some of them, in one)
+	$(PYTHON) -m pytest $(or $(TESTS),-n 3 --reruns 1 --reruns-delay 3 -rfER)
 
 check: setup ## Lint, types, house rules
 	$(PYTHON) -m ruff check .

@@ -1,10 +1,11 @@
-"""What holds for all tests: `reference` can be imported, and two processes share the work.
+"""What holds for all tests: `reference` can be imported, and three processes share the work.
 
-`make test` runs pytest in two processes. What starts brokers waits more than it works: it is in two
-groups, each in one process, one test after the other, so that never more than two are at it; Spark
-has one session for all; the rest goes wherever there is time. What has most tests begins first.
+`make test` runs pytest in three processes, also on two cores: what starts brokers waits more than
+it works. It is in a few groups, each in one process, one test after the other, so that never more
+than three are at it; Spark has one session for all; they begin first, for they take longest, and
+the rest fills the time that is left.
 
-Two processes look for free ports at a time, and a broker that is started anew has let go of its own
+Three processes look for free ports at a time, and a broker that is started anew has let go of its own
 meanwhile. So those that keep theirs are apart: 12,000 faults, 20,000 Spark, 24,000 the library,
 28,000 Prometheus; rings have addresses that are made of the process's number.
 
@@ -26,6 +27,9 @@ sys.path.append(str(Path(__file__).parent))  # Behind everything else, for tests
 
 REAL = ("faults", "scripts", "security", "barco/supervisor", "barco/cli/test_cli.py")
 """Where tests start brokers, or listen where brokers do; and tests/integration."""
+
+SPARK, BROKERS, HALVES = "spark", "brokers", ("integration a-h", "integration i-z")
+LONGEST = (*HALVES, SPARK, BROKERS)
 
 ONCE = ("tests/faults/", "tests/simulator/", "tests/barco/cluster/")
 """Where a test fails once for all, whatever the machine did; and what the next one is about."""
@@ -55,16 +59,18 @@ def group(test: str) -> str:
     """Whose turn a test waits for, by its name."""
     path = test.partition("::")[0].removeprefix("tests/")
     if path.startswith("spark/") or "test_spark" in path:
-        return "spark"
-    if path.startswith("integration"):
-        return "integration"
-    return "brokers" if path.startswith(REAL) else path
+        return SPARK
+    if path.startswith("integration/"):
+        return HALVES[path >= "integration/test_i"]
+    return BROKERS if path.startswith(REAL) else path
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hands whole groups out; those with most tests first."""
+    """Hands whole groups out in the order of the collection: LONGEST come first."""
     from xdist.scheduler import LoadScopeScheduling
+
+    config.option.loadscopereorder = False
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
@@ -74,7 +80,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """An event that is lost once in two runs is lost."""
+    """The longest first; and an event that is lost once in two runs is lost."""
+    turns = {name: turn for turn, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: turns.get(group(item.nodeid), len(turns)))
     for item in items:
         path, _, name = item.nodeid.partition("::")
         if path.startswith(ONCE) or PROMISES.search(name):
