@@ -1,9 +1,9 @@
 """Rings that grow and shrink under load, in rounds: `make elastic-chaos ROUNDS=20 SECONDS=1800`.
 
-Each round is a ring of three that becomes one of four, of six, and of three again; in every second
-one a broker is killed in each step and comes back. A line for each, and the bar is zero events
-lost, stored twice or out of order. A violation keeps the directory. Exit status: 1 after a
-violation.
+Each round is a ring of three that becomes one of four, of six, and of three again (or of the SIZES
+that are asked for: `make elastic-chaos SIZES=6,12,6,3`); in every second one a broker is killed in
+each step and comes back. A line for each, and the bar is zero events lost, stored twice or out of
+order. A violation keeps the directory. Exit status: 1 after a violation.
 """
 
 import argparse
@@ -16,15 +16,24 @@ import time
 from functools import partial
 from pathlib import Path
 
-from faultlab.growth import GrowthScene, Round
+from faultlab.growth import BROKERS_MAX, GrowthScene, Round
 from faultlab.hurts import crash
 from faultlab.prober import percentile
+from faultlab.ring import SIZE
 from faultlab.scene import EASE
 from faultlab.steps import Costs
 
 from barco.workers.storage.files import layout
 
 SIZES = (4, 6, 3)
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Of "6,12,3"; ValueError: such a ring is none, or has no place here."""
+    found = tuple(int(each) for each in text.split(","))
+    if not all(SIZE <= each <= BROKERS_MAX for each in found):
+        raise ValueError(f"{SIZE} to {BROKERS_MAX} brokers")
+    return found
 
 
 def main() -> int:
@@ -38,6 +47,7 @@ def main() -> int:
     parser.add_argument(
         "--ease", type=float, default=EASE, help="clients pause so much longer (60)"
     )
+    parser.add_argument("--sizes", type=sizes, default=SIZES, help="one after the other (4,6,3)")
     parser.add_argument("--kill", choices=("never", "second", "always"), default="second")
     args = parser.parse_args()
     seed = args.seed or random.randrange(1 << 30)
@@ -49,7 +59,7 @@ def main() -> int:
         kills = _kills(args.kill, number)
         root = Path(tempfile.mkdtemp(prefix="barco-elastic-"))
         layout.check_data_dir(root)
-        found = one_round(root, seed + number, args.ease, kills=kills)
+        found = one_round(root, seed + number, args.ease, args.sizes, kills=kills)
         done.append(found)
         print(f"{number + 1}: {found}" + ("; kills" if kills else ""), flush=True)
         if found.wrong:
@@ -78,7 +88,9 @@ def _kills(when: str, number: int) -> bool:
     return when == "always" or (when == "second" and number % 2 == 1)
 
 
-def one_round(root: Path, seed: int, ease: float, *, kills: bool) -> Round:
+def one_round(
+    root: Path, seed: int, ease: float, ring: tuple[int, ...] = SIZES, *, kills: bool
+) -> Round:
     """A ring that grows and shrinks; whatever goes wrong is in the result."""
     scene = GrowthScene(root, seed, "growth", ease=ease)
     rng = random.Random(seed)
@@ -88,9 +100,9 @@ def one_round(root: Path, seed: int, ease: float, *, kills: bool) -> Round:
         crash(rng.choice(scene.ring.nodes), rng.choice((0.0, 0.3, 1.5)))
 
     try:
-        for size in SIZES:
+        for size in ring:
             scene.grow(size, partial(hurt) if kills else lambda: None)
-        scene.shed(SIZES[-1])
+        scene.shed(ring[-1])
         return scene.round()
     except (AssertionError, OSError, EOFError) as error:
         return Round(0, scene.took, scene.waits, f"{error!r}"[:3000])

@@ -57,6 +57,12 @@ class Draining(Struct, frozen=True):
         return not (self.bytes_left or self.named or self.helpless)
 
 
+def kept_by(log: EndedLog, staying: Collection[int], depots: Collection[int]) -> int:
+    """How many of those that stay have it and were not made to: a range's depot for one generation
+    may be a member of the next, and keeps that one as a member."""
+    return len((log.holders & frozenset(staying)) - (frozenset(depots) - log.members))
+
+
 def copied_by(log: EndedLog, staying: Collection[int], depots: Sequence[int]) -> list[int]:
     """Which of a range's depots are to have a copy of a generation, in their order.
 
@@ -64,8 +70,7 @@ def copied_by(log: EndedLog, staying: Collection[int], depots: Sequence[int]) ->
     """
     depots = [each for each in dict.fromkeys(depots) if each in staying]
     depots = [each for each in depots if each not in log.members]
-    have = len((log.holders & frozenset(staying)) - set(depots))
-    chosen = depots[: max(0, COPIES_MIN - have)]
+    chosen = depots[: max(0, COPIES_MIN - kept_by(log, staying, depots))]
     assert not log.members.intersection(chosen), "a member is no depot"
     return chosen
 
@@ -88,7 +93,7 @@ def draining(
     left = total = 0
     for first, log in sorted(logs, key=lambda each: (each[0], each[1].gid)):
         there = [ordinal for at, ordinal in (*depots, *named) if at == first]
-        have = len((log.holders & frozenset(staying)) - set(there))
+        have = kept_by(log, staying, there)
         chosen = copied_by(log, staying, there)
         spots = _spots(first, log, staying, up, wanted)
         while have + len(chosen) < COPIES_MIN and (spots := [x for x in spots if x not in there]):

@@ -9,9 +9,13 @@ import pytest
 from single import start
 
 from barco.cli import main
+from barco.model.generation import Generation, Gid, Identity, Parent
 from barco.model.token import TOKEN_MIN
+from barco.protocol.replication import OpenedRecord
+from barco.protocol.replication_codec import to_map
 from barco.supervisor import datadir
 from barco.supervisor.files.lock import open_lock
+from barco.types import Epoch, Ordinal, Token
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.lineage import Lineage
 from barco.workers.storage.files.records import Claim, Home
@@ -71,6 +75,18 @@ def test_dump_of_a_sound_directory(data_dir, capsys):
     segments = [r for r in found if r["type"] == "segment"]
     assert [(s["first_gseq"], s["last_gseq"]) for s in segments] == [(1, 5), (6, 10)] * 3
     assert found[0]["running"] is False
+
+
+def test_dump_takes_no_other_range_s_generation_for_one_that_is_here(data_dir, capsys):
+    """A journal speaks of those that were split from this range, or taken in, at the same epochs."""
+    member = Identity(Ordinal(0), bytes(16))
+    theirs, before = Gid(Token(40), Epoch(3)), Gid(Token(40), Epoch(2))
+    other = Generation(theirs, 2**63 - 1, member, 77, (member,), (Parent(before, 32),))
+    lineage = Lineage.load(layout.range_path(data_dir, TOKEN_MIN), token=TOKEN_MIN)
+    lineage.add_journal([(3, to_map(OpenedRecord(other)))])
+    _, found = records(capsys, data_dir)
+    (here,) = [r for r in found if r["type"] == "generation" and r["epoch"] == 3]
+    assert here["parents"] == [[2, 0]] and int(here["session"], 16) == builder.SESSION
 
 
 def test_dump_says_everything_that_is_asked_for(data_dir, capsys):

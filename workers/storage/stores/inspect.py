@@ -75,7 +75,8 @@ def inspect_shard(
 ) -> int:
     """Emits what is in a shard; returns how many places are corrupt. `claim`: whose it has to be;
     that it is another's is told, and counts for one."""
-    lineage = Lineage.load(shard, repair=False)
+    # Its journal speaks of the ranges as well that it was split from or has taken in.
+    lineage = Lineage.load(shard, token=range_token(shard), repair=False)
     stranger = lineage.stranger(claim) if claim is not None else None
     generations = [generation for generation in lineage.generations() if not generation.expired]
     emit(

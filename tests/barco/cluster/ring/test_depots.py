@@ -92,6 +92,46 @@ def test_where_one_copy_alone_is_in_reach_nobody_is_helped() -> None:
     assert alone.helpless and not alone.named
 
 
+def test_a_depot_for_one_generation_is_a_member_of_another() -> None:
+    """Of a range of a ring of twelve that is one of six, and of three: one copies what it had no
+    seat in, and what it had one in is its own."""
+    logs = [log(0, (0, 3, 1), epoch=3), log(0, (0, 6, 3), epoch=4), log(0, (0, 3, 1), epoch=6)]
+    named = due(*logs, up=range(12)).named
+    assert named == ((0, 1),)
+    assert due(*logs, up=range(12), depots=named).named == ()
+    logs[1] = log(0, (0, 6, 3), (0, 6, 3, 1), epoch=4)
+    assert due(*logs, up=range(12), depots=named).done
+
+
+TWELVE = Wanted(CUT, dict.fromkeys(range(12), 1))
+
+
+def test_of_twelve_that_become_six_and_three_all_is_kept_twice() -> None:
+    """Each generation of each size, as the ring went up and down: the depots that are named suffice
+    for all, whoever has a seat in which."""
+    logs = [
+        log(each.first, each.members, epoch=epoch)
+        for epoch, ring in enumerate((THREE, SIX, TWELVE, SIX, THREE), 2)
+        for each in ring.ranges()
+    ]
+    named = due(*logs, up=range(12)).named
+    again = due(*logs, up=range(12), depots=named)
+    assert not again.named and not again.helpless
+    kept = [
+        (first, EndedLog(each.gid, each.bytes, each.members, each.holders | set(copies)))
+        for first, each in logs
+        for copies in [again.copies.get(each.gid, ())]
+    ]
+    assert due(*kept, up=range(12), depots=named).done
+    # Those that leave are not needed any more.
+    gone = [
+        (first, EndedLog(each.gid, each.bytes, each.members, each.holders & frozenset(STAY)))
+        for first, each in kept
+    ]
+    assert due(*gone, up=STAY, depots=named).done
+    assert all(len(each.holders) >= COPIES_MIN for _, each in gone)
+
+
 @pytest.mark.parametrize("have", [(), (1,), (1, 2)])
 def test_a_range_s_depots_copy_in_their_order(have: tuple[int, ...]) -> None:
     staying = range(6)
