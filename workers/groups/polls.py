@@ -1,7 +1,9 @@
 """What a poll asks of one worker, and what comes back."""
 
+import re
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -22,16 +24,67 @@ class Said(Struct, frozen=True):
     """The last answer that this worker has written to the consumer, whole; None: it knows none."""
 
 
+# The name of an answer is that of its delivery, and behind "!" the workers of which it has nothing
+# ("7") and, of those which have not heard that an earlier one arrived, which one did
+# ("7,7=2-9f31c0de-4"). So who has this answer still says, to whoever did not hear it the last time,
+# what it had before. The first word is for brokers that know only that one.
+
+_DELIVERY = re.compile("[0-9a-f]{1,16}-[0-9a-f]{8}-[0-9a-f]{1,16}")
+"""As `Context.next_delivery` makes them: of a name that comes from outside nothing else is told."""
+
+REMEMBERED_MAX = 32
+"""Workers of which a name says what was received before; of more than these it comes again."""
+
+
+def carried(name: str, worker: int) -> str:
+    """The last delivery of which it is known, from the name of the answer that arrived last, that
+    what this worker gave for it arrived; empty: of none."""
+    delivery, _, without = name.partition("!")
+    for each in without.split(","):
+        number, _, before = each.partition("=")
+        if number == str(worker):
+            delivery = ""
+            if before:
+                return before
+    return delivery
+
+
+def last_of(said: Sequence[Any]) -> str:
+    """The name of the last answer that a consumer has, of `Said` as it travels; empty: nobody knows
+    of one."""
+    received, _, written = said
+    return str(written or "") if received is None else str(received)
+
+
 def holds(name: str, delivery: str, worker: int) -> bool:
-    """Whether the answer of that name carried what a worker gave for a delivery."""
-    carried, _, without = name.partition("!")
-    return carried == delivery and str(worker) not in without.split(",")
+    """Whether who has the answer of that name has what a worker gave for a delivery."""
+    return carried(name, worker) == delivery
 
 
-def name_of(delivery: str, lost: Iterable[int]) -> str:
-    """A name for an answer without what these workers gave: nobody knows what that was."""
-    without = ",".join(map(str, sorted(lost)))
-    return f"{delivery}!{without}" if without else delivery
+def remembered(name: str) -> set[int]:
+    """Workers that had not heard what arrived before the answer of that name."""
+    found = (each.partition("=") for each in name.partition("!")[2].split(","))
+    numbers = {int(number) for number, _, before in found if before and number.isdecimal()}
+    return numbers if len(numbers) <= REMEMBERED_MAX else set()
+
+
+def name_of(
+    delivery: str, lost: Collection[int], unheard: Iterable[int] = (), last: str = ""
+) -> str:
+    """A name for an answer.
+
+    lost: workers that may have given something which is not in it; nobody knows what that was.
+    unheard: those that do not know by now that the consumer has its last answer; last: its name.
+    """
+    parts, room = [], REMEMBERED_MAX
+    for worker in sorted({*lost, *unheard}):
+        before = carried(last, worker)
+        if room and _DELIVERY.fullmatch(before):
+            parts.append(f"{worker},{worker}={before}")
+            room -= 1
+        elif worker in lost:
+            parts.append(str(worker))
+    return f"{delivery}!{','.join(parts)}" if parts else delivery
 
 
 class WrittenAnswer(Struct, frozen=True):

@@ -11,7 +11,10 @@ import pytest
 from twin import Answer, Broker, run
 
 from barco.cluster.ring.routes import RangeRoute
-from barco.workers.groups.polls import Written, holds, name_of
+from barco.errors import NotReadyError, OutcomeUnknownError
+from barco.workers.groups.polls import REMEMBERED_MAX, Written, holds, name_of, remembered
+from barco.workers.http.consuming.passes import Pass
+from barco.workers.http.consuming.reach import Reach
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.rpc import RpcServer, Siblings
 
@@ -72,6 +75,105 @@ async def test_a_client_that_names_its_answers_is_not_taken_at_its_word_for_what
     commit = {"consumerId": "c", "delivery": named}
     assert (await broker.request("POST", "/v1/consumer/commit", commit)).status == 204
     assert await broker.values("c", worker=0, delivery=named) == [5]
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("missed", [1, 2])
+@pytest.mark.parametrize("how", ["lost", "refused"])
+def test_what_arrived_before_is_no_less_there_for_an_owner_that_did_not_hear_it(
+    how: str, missed: int, named: bool
+) -> None:
+    """It fails in the polls that would tell it that the first answer arrived: nothing of that one
+    comes again, and a commit is of all of it."""
+
+    @run
+    async def check() -> None:
+        broker = await a_broker(1, 5)
+        fails = False
+
+        async def may_fail(worker: int, op: str, args: Any, timeout: float = 5.0) -> Any:
+            if fails and worker == SIBLING and op == "poll":
+                raise NotReadyError("not now") if how == "refused" else OutcomeUnknownError("late")
+            return await honest(worker, op, args, timeout)
+
+        honest = broker.siblings.call
+        broker.siblings.call = may_fail  # type: ignore[method-assign]
+        answer = await broker.poll("c", worker=0)
+        assert sorted(values(answer)) == [1, 5]
+        fails = True
+        for number in range(missed):
+            broker.produce("t", 1, b"%d" % (10 + number))
+            answer = await broker.poll("c", worker=0, **_named(answer, named))
+            assert values(answer) == [10 + number]
+        fails = False
+        commit = {"consumerId": "c", **_named(answer, named)}
+        assert (await broker.request("POST", "/v1/consumer/commit", commit)).status == 204
+        await broker.register("d", "t")  # It takes some of the slices, or none: all is done.
+        assert await broker.values("d") == []
+        broker.produce("t", 5, b"6")
+        got = await broker.values("c", worker=0, **_named(answer, named))
+        assert got + await broker.values("d") == [6]
+
+    check()
+
+
+def _named(answer: Answer, named: bool) -> dict[str, str]:
+    return {"delivery": answer.headers["barco-delivery"]} if named else {}
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_and_the_next_poll_gives_it_what_follows(named: bool) -> None:
+    @run
+    async def check() -> None:
+        broker = await a_broker(1, 5)
+        answer = await broker.poll("c", worker=0)
+        broker.siblings.dropped.add((SIBLING, "poll"))
+        broker.produce("t", 1, b"2")
+        broker.produce("t", 5, b"6")
+        answer = await broker.poll("c", worker=0, **_named(answer, named))
+        assert values(answer) == [2]
+        broker.siblings.dropped.clear()
+        answer = await broker.poll("c", worker=0, **_named(answer, named))
+        assert values(answer) == [6], "it was given to nobody, and what was before it arrived"
+        assert "!" not in answer.headers["barco-delivery"], "it has heard"
+        assert await broker.values("c", worker=0, **_named(answer, named)) == []
+
+    check()
+
+
+@pytest.mark.parametrize("what", ["commit", "goodbye"])
+def test_another_brokers_owner_that_did_not_hear_it_commits_it(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last answer has nothing of it, and it is asked all the same."""
+
+    @run
+    async def check() -> None:
+        broker = await a_broker(1, 5)
+        app, service = broker.apps[0], broker.services[SIBLING]
+        assert app is not None and service is not None
+        context, consumption = app._context, service.consumption
+        monkeypatch.setattr(context, "leading_here", lambda args: {0: args})
+        monkeypatch.setattr(consumption, "_is_near", lambda worker: False)
+        answer = await broker.poll("c", worker=0)
+        assert sorted(values(answer)) == [1, 5]
+        honest = broker.siblings.call
+
+        async def deaf(worker: int, op: str, args: Any, timeout: float = 5.0) -> Any:
+            if worker == SIBLING and op == "poll":
+                raise NotReadyError("not now")
+            return await honest(worker, op, args, timeout)
+
+        broker.siblings.call = deaf  # type: ignore[method-assign]
+        broker.produce("t", 1, b"2")
+        answer = await broker.poll("c", worker=0, **_named(answer, True))
+        assert values(answer) == [2] and consumption.committed("g", "t", 5) < 1
+        query = {"consumerId": "c", **_named(answer, True)}
+        answer = await broker.request("POST", f"/v1/consumer/{what}", query, worker=0)
+        assert answer.status in (200, 204)
+        assert consumption.committed("g", "t", 5) == 1
+
+    check()
 
 
 @run
@@ -201,6 +303,45 @@ def test_names_of_answers() -> None:
     name = name_of("a-b-1", {12, 4})
     assert [w for w in range(20) if not holds(name, "a-b-1", w)] == [4, 12]
     assert not holds(name, "a-b-2", 3) and not holds("", "a-b-1", 3)
+
+
+def test_a_name_says_what_those_had_given_before_that_it_has_nothing_of() -> None:
+    first, second, third = (f"2-0123abcd-{number}" for number in (1, 2, 3))
+    name = name_of(second, {4}, {5}, first)
+    assert name == f"{second}!4,4={first},5,5={first}"
+    words = name.partition("!")[2].split(",")
+    assert {"4", "5"} < set(words), "as brokers read it that know no more"
+    assert holds(name, first, 4) and not holds(name, second, 4) and holds(name, second, 6)
+    assert remembered(name) == {4, 5}
+    # From answer to answer, until it has heard it; what was never had is not made up.
+    assert name_of(third, (), {4}, name) == f"{third}!4,4={first}"
+    assert name_of(third, (), {6}, name) == f"{third}!6,6={second}"
+    assert name_of(second, {4}, (), "") == f"{second}!4" and remembered(f"{second}!4") == set()
+    assert name_of(third, {4}, {4}, f"{second}!4") == f"{third}!4"
+
+
+def test_who_is_not_asked_is_remembered_from_name_to_name() -> None:
+    reach = Reach(None, everywhere=True)  # type: ignore[arg-type]
+    first, second, third = (f"2-0123abcd-{number}" for number in (1, 2, 3))
+    said = [None, 0, f"{second}!4,4={first}"]
+    assert reach.name(third, Pass([], set()), said) == f"{third}!4,4={first}"
+
+
+@pytest.mark.parametrize(
+    "told", ["x\r\nSet-Cookie: a=b", "", "!", "a!4=b\r\n", "!4==", "!4=" + "f" * 99]
+)
+def test_a_name_that_no_broker_gave_is_not_passed_on(told: str) -> None:
+    assert name_of("2-0123abcd-1", {4}, {5}, told) == "2-0123abcd-1!4"
+    assert len(remembered(told)) <= 1
+
+
+def test_a_name_remembers_a_bounded_number_of_workers() -> None:
+    first = "2-0123abcd-1"
+    name = name_of("2-0123abcd-2", set(range(100)), range(200), first)
+    assert len(remembered(name)) == REMEMBERED_MAX
+    assert [each for each in range(100) if holds(name, "2-0123abcd-2", each)] == []
+    flood = "x!" + ",".join(f"{number}={first}" for number in range(10_000))
+    assert remembered(flood) == set()
 
 
 def test_a_worker_remembers_a_bounded_number_of_consumers() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from twin import Broker, run
 
+from barco.errors import NotReadyError
 from barco.workers.groups.views import Member
 from barco.workers.http.consuming import reach
 
@@ -156,6 +157,40 @@ async def test_one_that_has_much_fills_answers_alone() -> None:
     for first_of in "01":
         of_one = [each for each in got if each[0] == first_of]
         assert of_one == sorted(of_one), "in the order written"
+
+
+@run
+async def test_who_did_not_hear_that_it_arrived_is_told_until_it_has() -> None:
+    asked = Asked()
+    await asked.start(60, of_both=60)
+    got = await asked.poll()
+    await asked.poll()
+    (alone,) = asked.of
+    asked.time_is_over()
+    got = await asked.poll()
+    (filler,) = {IDLE, BUSY} - {alone}
+    honest = asked.broker.siblings.call
+
+    async def deaf(worker: int, op: str, args: Any, timeout: float = 5.0) -> Any:
+        answer = await honest(worker, "written" if worker == alone else op, args, timeout)
+        if worker == alone and op == "poll":
+            raise NotReadyError("not now")
+        return answer
+
+    index = 5 if alone == BUSY else 1
+    given = await asked.committed(alone, index) + sum(
+        each[0] == ("0" if alone == BUSY else "1") for each in got
+    )
+    asked.broker.siblings.call = deaf  # type: ignore[method-assign]
+    for _ in range(3):
+        await asked.poll()
+        assert asked.of == [filler] and await asked.committed(alone, index) < given
+    asked.broker.siblings.call = honest  # type: ignore[method-assign]
+    await asked.poll()
+    assert (asked.of, asked.to_hear) == ([filler], [alone])
+    assert await asked.committed(alone, index) == given
+    await asked.poll()
+    assert not asked.to_hear, "it has heard"
 
 
 @run

@@ -12,6 +12,7 @@ from typing import Any
 
 from barco.errors import BarcoError, NotReadyError, OutcomeUnknownError, RequestError
 from barco.model.ranges import process_of
+from barco.workers.groups.polls import last_of, name_of, remembered
 from barco.workers.groups.views import Member
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.messages import Request, check_topic, parse_number
@@ -48,6 +49,16 @@ class Reach:
         self.everywhere = everywhere
         self.seen: set[int] = set()
         """By whom this poll is known: to others it is another one."""
+        self._heard: set[int] = set()
+        """Who has answered, and so knows what the consumer had received."""
+        self._failed: set[int] = set()
+
+    def name(self, delivery: str, found: Pass, said: Sequence[Any]) -> str:
+        """For the answer. It also tells, for those that failed now, or did before and were not
+        asked, what of theirs had arrived by the consumer's last answer."""
+        last = last_of(said)
+        unheard = (self._failed | remembered(last)) - self._heard
+        return name_of(delivery, found.lost, unheard, last)
 
     @classmethod
     def of(cls, request: Request, context: Context) -> "Reach":
@@ -125,6 +136,8 @@ class Reach:
             if isinstance(error := found[worker], BarcoError) and error.status < 500:
                 # A refusal of one that has not heard of the consumer yet is none of ours.
                 found[worker] = NotReadyError("Another broker does not know the consumer yet.")
+        for worker, answer in found.items():
+            (self._failed if isinstance(answer, BarcoError) else self._heard).add(worker)
         return found
 
     async def _call(self, worker: int, args: Mapping[str, Any]) -> Any:
@@ -154,7 +167,8 @@ class Reach:
             return self.shares(member, owners, budget), []
         filling, told = member.filling, member.told
         if now < filling.until and filling.worker in owners and told.issuperset(owners):
-            heard = dict.fromkeys(filling.gave.intersection(owners), 0)
+            gave = filling.gave | remembered(written or "")
+            heard = dict.fromkeys(gave.intersection(owners), 0)
             rest = [each for each in owners if each != filling.worker]
             return {**heard, filling.worker: budget}, rest
         quiet = {each for each, at in member.quiet.items() if now < at + QUIET_SECONDS}
@@ -210,6 +224,12 @@ class Reach:
             endpoint = context.service.neighbours.endpoint(process_of(leader))
             named.append(f"{endpoint}={numbers.start}-{numbers.stop - 1}")
         return [(OWNERS, ",".join(named[:OWNERS_MAX]))] if named else []
+
+
+def unheard(said: Sequence[Any], member: Member, context: Context) -> set[int]:
+    """Who leads slices of the consumer, and has not heard what arrived before its last answer."""
+    missed = remembered(last_of(said))
+    return missed.intersection(context.owners(member.numbers)) if missed else missed
 
 
 def paused_of(given: Iterable[str]) -> dict[str, list[int]]:

@@ -21,7 +21,6 @@ from barco.errors import (
 from barco.model.access import CONSUME
 from barco.types import KiB
 from barco.workers.groups.cursor import Key
-from barco.workers.groups.polls import name_of
 from barco.workers.groups.views import Member
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import missing_told
@@ -39,7 +38,7 @@ from barco.workers.http.base.render import CHUNKS, CONSUME_FORMATS, frame_bytes,
 from barco.workers.http.base.waiting import LeaderWait
 from barco.workers.http.consuming.passes import Pass
 from barco.workers.http.consuming.positions import PositionCommits
-from barco.workers.http.consuming.reach import Reach
+from barco.workers.http.consuming.reach import Reach, unheard
 from barco.workers.http.consuming.registration import registration
 from barco.workers.http.consuming.rejects import Graveyard, Rejects
 from barco.workers.shard.reads import extent_from_list
@@ -215,7 +214,8 @@ class Consume:
         try:
             found = await self._poll_until(member, args, reach, wait_s)
             try:
-                response = await self._response(kind, found, delivery, member, undo, last=last)
+                name = reach.name(delivery, found, args["said"])
+                response = await self._response(kind, found, name, member, undo, last=last)
                 if response is not None:
                     told = (*response.headers, *reach.owners(member), *self._placed(args, member))
                     response = replace(response, headers=told)
@@ -342,7 +342,7 @@ class Consume:
         self,
         kind: str,
         found: Pass,
-        delivery: str,
+        name: str,
         member: Member,
         undo: Callable[[], Coroutine[Any, Any, None]],
         *,
@@ -352,10 +352,8 @@ class Consume:
         if mine := sorted(found.unavailable & member.numbers):
             headers.append((UNAVAILABLE, ",".join(str(number) for number in mine)))
         if not found.extents:
-            idle = not member.numbers
-            headers.append(("Retry-After", str(IDLE_RETRY_AFTER_S if idle else RETRY_AFTER_S)))
-            return Response(204, b"", tuple(headers))
-        name = name_of(delivery, found.lost)
+            pause = RETRY_AFTER_S if member.numbers else IDLE_RETRY_AFTER_S
+            return Response(204, b"", (*headers, ("Retry-After", str(pause))))
         headers += [("Content-Type", kind), (DELIVERY, name)]
         ring = self._context.ring
         if kind == CHUNKS and (skip := skips(found.extents, ring)):
@@ -443,6 +441,7 @@ class Consume:
         here = self._context.leading_here({**args, "ends": ends})
         # Other brokers' workers have given some, or lead since: they may have given it again.
         owners = {self._context.owner(number) for _, number, _ in ends}
+        owners |= unheard(args["said"], member, self._context)
         args |= {"ends": ends, "far": True}
         asked = here | {owner: args for owner in owners if owner not in here}
         answers = await self._context.siblings.broadcast("commit", asked, 10.0)
@@ -488,7 +487,8 @@ class Consume:
         calls = [self._context.siblings.broadcast("goodbye", here, GOODBYE_SECONDS_MAX)]
         if commit:
             ends = await self._received(request, member)
-            owners = self._context.owners(number for _, number, _ in ends)
+            owners = {*self._context.owners(number for _, number, _ in ends)}
+            owners |= unheard(said, member, self._context)
             more = {**args, "group": member.group, "ends": ends, "far": True}
             far = {owner: more for owner in owners if owner not in here}
             calls.append(self._context.siblings.broadcast("commit", far, GOODBYE_SECONDS_MAX))
