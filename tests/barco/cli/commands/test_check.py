@@ -282,6 +282,15 @@ def test_certificates_of_the_settings_are_looked_at_as_a_start_does(tmp_path: Pa
     config = Config().override("tls", certificate=str(soon.certificate), key=str(soon.key))
     (found,) = certificates.configured(config)
     assert found.level == WARNING and "tls.certificate ends in 9 days" in found.words
+    (_, other) = certificates.configured(config.override("broker", advertise="10.77.0.2"))
+    assert other.level == WARNING and "for localhost, 127.0.0.1" in other.words, other
+    assert "told to call 10.77.0.2" in other.words, other
+    many = issued(tmp_path, ca, "many", says="subjectAltName=DNS:*.example.org\n")
+    config = config.override("tls", certificate=str(many.certificate), key=str(many.key))
+    for name, count in (("b0.example.org", 1), ("example.org", 2), ("a.b0.example.org", 2)):
+        assert (
+            len(list(certificates.configured(config.override("broker", advertise=name)))) == count
+        )
     own = broker_files(tmp_path, ca, "own", f"barco:{uuid}/0")
     brokers, named = ("127.0.0.1", "127.0.0.2", "127.0.0.3"), str(ca.certificate)
     ring = Config().override(
