@@ -567,6 +567,8 @@ class Reactor:
         empty. ValueError says what is wrong with them; then nothing is changed."""
     def tls_reason(self) -> str: ...  # why the last handshake failed
     def set_access(self, table: bytes | None, /) -> None: ...  # None: not known yet
+    def take_certificates(self, on: bool, /) -> None:
+        """Whether the name in a client's certificate says who asks, where no token does."""
     def take_headers(self, on: bool, /) -> None:
         """Whether events with headers or without a value are stored from now on; if not, 503."""
     def take_delays(self, most_us: int, /) -> None: ...  # how far ahead events may be due

@@ -60,6 +60,7 @@ class Config:
         _check_ports(self)
         _check_storage(self)
         _check_sizes(self)
+        _check_access(self)
         _check_trace(self)
 
     def override(self, section: str, **values: Any) -> "Config":
@@ -153,6 +154,11 @@ def endpoint_default(environment: Mapping[str, str] | None = None) -> str:
 def ca_default(environment: Mapping[str, str] | None = None) -> str:
     """File of whom commands trust when nobody said: $BARCO_CA; empty: whom the system trusts."""
     return (os.environ if environment is None else environment).get("BARCO_CA", "")
+
+
+def certificate_default(environment: Mapping[str, str] | None = None) -> str:
+    """File of the certificate that commands show when nobody said: $BARCO_CERTIFICATE, or none."""
+    return (os.environ if environment is None else environment).get("BARCO_CERTIFICATE", "")
 
 
 def ordinal(config: Config, host_name: str | None = None) -> int:
@@ -374,6 +380,12 @@ def _check_storage(config: Config) -> None:
         ("log.format", config.log.format, LINE_FORMATS),
     ):
         _require(wanted in known, key, wanted, f"must be one of {', '.join(known)}")
+
+
+def _check_access(config: Config) -> None:
+    access, rule = config.access, "needs access.required = true, and tls.client_ca"
+    good = not access.certificates or (access.required and bool(config.tls.client_ca))
+    _require(good, "access.certificates", access.certificates, rule)
 
 
 def _check_trace(config: Config) -> None:

@@ -107,6 +107,9 @@ class AccessSection:
     """[access]: who may do what (docs/access.md)."""
 
     required: bool = _key(False, "whether each request has to show the token of a user")
+    certificates: bool = _key(
+        False, "whether a client without a token is the user whom its certificate names (CN)"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,13 @@ BEARER_CHALLENGE = 'Bearer realm="barco"'
 BASIC_CHALLENGE = 'Basic realm="barco", charset="UTF-8"'
 """What a 401 says, each in a field; `native/broker/answer.c` says the same."""
 
+CERTIFICATE = b":certificate"
+"""The name in the client's certificate, where that says who asks: the core puts it among the
+headers. No client can: no name of a header begins with a colon."""
+
 Shown = tuple[str | None, str | None]
-"""A token, and whose it has to be (None: that is not said). No token: both are None."""
+"""A token, and whose it has to be (None: that is not said). No token: nobody shows anything, or
+whoever it is by the name of a certificate."""
 
 
 def is_shippers(path: str) -> bool:
@@ -27,9 +32,11 @@ def is_shippers(path: str) -> bool:
 
 def shown_in(path: str, headers: Sequence[tuple[bytes, bytes]]) -> Shown:
     """What `Authorization` says, as Bearer, Basic, or what stands for them on such a path; nothing
-    without exactly one."""
+    with more than one. Without any, what the client's certificate says."""
     given = [bytes(value) for name, value in headers if name.lower() == b"authorization"]
-    if len(given) != 1:
+    if not given:
+        return None, _certified(headers)
+    if len(given) > 1:
         return None, None
     scheme, _, rest = given[0].partition(b" ")
     scheme = scheme.lower()
@@ -49,6 +56,10 @@ def challenges(headers: Sequence[tuple[bytes, bytes]]) -> tuple[str, ...]:
     given = [bytes(value) for name, value in headers if name.lower() == b"authorization"]
     bare = len(given) == 1 and given[0].lower().startswith(b"bearer ")
     return (BEARER_CHALLENGE,) if bare else (BEARER_CHALLENGE, BASIC_CHALLENGE)
+
+
+def _certified(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    return next((str(value, "latin-1") for name, value in headers if name == CERTIFICATE), None)
 
 
 def _named(text: bytes) -> tuple[bytes, bytes]:

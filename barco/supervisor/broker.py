@@ -56,6 +56,7 @@ def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
         table = datadir.adopt_table(plan.data_dir, identity)
         datadir.prepare(plan.data_dir)
         files = machine.raise_file_limit()
+        machine.forbid_core_dumps()
         if refused := machine.set_priority(plan.config.broker.nice):
             log.warning(refused)
         if cluster := identity.ring_size > 1:

@@ -1,6 +1,7 @@
 """What the machine must offer before a broker starts on it; each refusal says what to do."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -208,6 +209,17 @@ def raise_file_limit() -> int:
         except (OSError, ValueError):
             pass  # A sandbox without setrlimit: what there is has to do.
     return soft
+
+
+def forbid_core_dumps() -> None:
+    """What a broker has in memory are tokens, keys and events: no file of it, whoever starts it.
+
+    1, not 0: Linux gives a core to a program (`kernel.core_pattern` with a |) whatever the limit
+    is, but for that one. Workers inherit it; who debugs says `prlimit --core=unlimited`."""
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    most = 1 if hard == resource.RLIM_INFINITY else min(1, hard)
+    with contextlib.suppress(OSError, ValueError):  # A sandbox without setrlimit.
+        resource.setrlimit(resource.RLIMIT_CORE, (most, hard))
 
 
 def set_priority(wanted: int) -> str:

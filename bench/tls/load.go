@@ -32,6 +32,7 @@ var (
 	host    = flag.String("host", "localhost", "")
 	status  = flag.Int("status", 200, "of each answer")
 	resumed = flag.Bool("resumed", false, "with tickets")
+	rate    = flag.Float64("rate", 0, "requests a second, of all connections; 0: as many as there are")
 	idle    = flag.Bool("idle", false, "handshakes, then nothing until the input ends")
 )
 
@@ -96,11 +97,20 @@ func main() {
 	var group sync.WaitGroup
 	for i := 0; i < *count; i++ {
 		group.Add(1)
-		go func() {
+		go func(number int) {
 			defer group.Done()
+			var between time.Duration
+			if *rate > 0 {
+				between = time.Duration(1e9 * float64(*count) / *rate)
+			}
+			turn := time.Now().Add(between * time.Duration(number) / time.Duration(*count))
 			link := dial(config)
 			answers := bufio.NewReaderSize(link, 65536)
 			for time.Now().Before(end) {
+				if between > 0 {
+					time.Sleep(time.Until(turn))
+					turn = turn.Add(between)
+				}
 				if !*bare {
 					_, err := io.WriteString(link, request)
 					fail(err)
@@ -121,7 +131,7 @@ func main() {
 				}
 			}
 			link.Close()
-		}()
+		}(i)
 	}
 	group.Wait()
 	fmt.Println(done.Load(), received.Load(), failed.Load())

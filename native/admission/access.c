@@ -9,6 +9,7 @@
 
 #include "admission/bearer.h"
 #include "admission/refusals.h"
+#include "loop/tls.h"
 
 #define USER_AT (2 * ACCESS_HASH_BYTES)
 #define RATES_AT (USER_AT + 2)
@@ -37,6 +38,7 @@ struct access {
     uint32_t count;
     uint8_t *bytes;
     const uint8_t **entries; /* into bytes, in the order of the hashes */
+    const uint8_t **named;   /* the same, in the order of the hashes of the users' names */
     struct quota *quotas;    /* by the user's number; of each as many as entries */
 };
 
@@ -46,6 +48,7 @@ struct shown {
     uint64_t number;            /* of the table; 0: nothing was found */
     const uint8_t *entry;
     bool counted; /* among its user's connections */
+    bool by_certificate; /* `value` is the name in it */
     uint8_t topic_len; /* 0: none yet */
     uint16_t value_len;
     char value[SHOWN_BYTES_MAX]; /* the header's, by which it was shown */
@@ -124,19 +127,37 @@ static bool index_entries(struct access *access, size_t len)
 
 /* Whose token that is. The search goes by what is known of it, which tells nothing of the token;
  * the last comparison takes always as long. */
-static const uint8_t *find(const struct access *access, const uint8_t *hash)
+static const uint8_t *search(const uint8_t *const *entries, uint32_t count, size_t at,
+                             const uint8_t *hash)
 {
-    uint32_t low = 0, high = access->count;
+    uint32_t low = 0, high = count;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if (memcmp(access->entries[middle], hash, ACCESS_HASH_BYTES) < 0)
+        if (memcmp(entries[middle] + at, hash, ACCESS_HASH_BYTES) < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == access->count || CRYPTO_memcmp(access->entries[low], hash, ACCESS_HASH_BYTES) != 0)
+    if (low == count || CRYPTO_memcmp(entries[low] + at, hash, ACCESS_HASH_BYTES) != 0)
         return NULL;
-    return access->entries[low];
+    return entries[low];
+}
+
+static const uint8_t *find(const struct access *access, const uint8_t *hash)
+{
+    return search(access->entries, access->count, 0, hash);
+}
+
+/* One of a user with this name's hash: which one it is says nothing else than the others. */
+static const uint8_t *find_named(const struct access *access, const uint8_t *hash)
+{
+    return search(access->named, access->count, ACCESS_HASH_BYTES, hash);
+}
+
+static int by_name(const void *one, const void *other)
+{
+    return memcmp(*(const uint8_t *const *)one + ACCESS_HASH_BYTES,
+                  *(const uint8_t *const *)other + ACCESS_HASH_BYTES, ACCESS_HASH_BYTES);
 }
 
 static void table_free(struct access *access)
@@ -145,6 +166,7 @@ static void table_free(struct access *access)
         return;
     free(access->bytes);
     free(access->entries);
+    free(access->named);
     free(access->quotas);
     free(access);
 }
@@ -155,7 +177,10 @@ static void recount(struct reactor *reactor, struct access *access)
     const struct access *last = reactor->access;
     for (struct shown *shown = reactor->shown; shown != NULL; shown = shown->next) {
         assert(shown->number == 0 || (last != NULL && shown->number == last->number));
-        const uint8_t *entry = shown->number == 0 ? NULL : find(access, shown->entry);
+        const uint8_t *entry = NULL;
+        if (shown->number != 0)
+            entry = shown->by_certificate ? find_named(access, shown->entry + ACCESS_HASH_BYTES)
+                                          : find(access, shown->entry);
         shown->topic_len = 0;
         shown->counted = shown->counted && entry != NULL;
         shown->entry = entry;
@@ -177,8 +202,10 @@ bool access_set(struct reactor *reactor, const uint8_t *table, size_t len)
     if (len > 0) {
         access->bytes = malloc(len);
         access->entries = malloc((len / ENTRY_BYTES + 1) * sizeof *access->entries);
+        access->named = malloc((len / ENTRY_BYTES + 1) * sizeof *access->named);
         access->quotas = calloc(len / ENTRY_BYTES + 1, sizeof *access->quotas);
-        if (access->bytes == NULL || access->entries == NULL || access->quotas == NULL) {
+        if (access->bytes == NULL || access->entries == NULL || access->named == NULL ||
+            access->quotas == NULL) {
             table_free(access);
             return false;
         }
@@ -187,6 +214,8 @@ bool access_set(struct reactor *reactor, const uint8_t *table, size_t len)
             table_free(access);
             return false;
         }
+        memcpy(access->named, access->entries, access->count * sizeof *access->named);
+        qsort(access->named, access->count, sizeof *access->named, by_name);
     }
     if (!refusals_of(reactor, access->count)) {
         table_free(access);
@@ -216,8 +245,33 @@ static bool hash_of(const struct http1_slice *text, uint8_t hash[EVP_MAX_MD_SIZE
     return true;
 }
 
+/* What says whose a request is: the value of its header or, without one, the name in the
+ * certificate that its sender has shown. */
+struct said {
+    struct http1_slice text;
+    bool by_certificate;
+};
+
+bool access_certificate(const struct conn *conn, struct http1_slice *name)
+{
+    if (!conn_reactor(conn)->by_certificate)
+        return false;
+    name->len = (uint32_t)tls_name(conn, &name->p);
+    return name->len > 0;
+}
+
+/* Who shows a token is whose that is, and nobody else: also where it is nobody's. */
+static bool says(const struct conn *conn, const struct http1_request *head, struct said *out)
+{
+    *out = (struct said){0};
+    if (bearer_of(head, &out->text))
+        return true;
+    out->by_certificate = !bearer_is_there(head);
+    return out->by_certificate && access_certificate(conn, &out->text);
+}
+
 /* Whose token a header's value has; NULL: nobody's, or not that of the user whom it names. */
-static const uint8_t *entry_of(const struct access *access, const struct http1_slice *value)
+static const uint8_t *token_entry(const struct access *access, const struct http1_slice *value)
 {
     uint8_t hash[EVP_MAX_MD_SIZE];
     char room[NAMED_ROOM_BYTES];
@@ -231,6 +285,14 @@ static const uint8_t *entry_of(const struct access *access, const struct http1_s
         CRYPTO_memcmp(entry + ACCESS_HASH_BYTES, hash, ACCESS_HASH_BYTES) != 0)
         return NULL;
     return entry;
+}
+
+static const uint8_t *entry_of(const struct access *access, const struct said *said)
+{
+    uint8_t hash[EVP_MAX_MD_SIZE];
+    if (!said->by_certificate)
+        return token_entry(access, &said->text);
+    return hash_of(&said->text, hash) ? find_named(access, hash) : NULL;
 }
 
 /* The connection is its user's no more. */
@@ -288,14 +350,15 @@ void access_forget(struct conn *conn)
 /* What is known of whoever has this connection, after a look if need be; NULL: nobody. Who was
  * there before stays noted then: the answers that are still to come are theirs to pay, and the
  * connection is theirs. */
-static const uint8_t *who(struct conn *conn, const struct access *access,
-                          const struct http1_slice *value)
+static const uint8_t *who(struct conn *conn, const struct access *access, const struct said *said)
 {
+    const struct http1_slice *value = &said->text;
     struct shown *shown = client_of(conn)->shown;
     if (shown != NULL && shown->number == access->number && shown->value_len == value->len &&
+        shown->by_certificate == said->by_certificate &&
         CRYPTO_memcmp(shown->value, value->p, value->len) == 0)
         return shown->entry;
-    const uint8_t *entry = entry_of(access, value);
+    const uint8_t *entry = entry_of(access, said);
     if (entry == NULL)
         return NULL;
     if (shown == NULL && (shown = show(conn)) == NULL)
@@ -304,6 +367,7 @@ static const uint8_t *who(struct conn *conn, const struct access *access,
     shown->topic_len = 0;
     shown->entry = entry;
     assert(value->len <= sizeof shown->value);
+    shown->by_certificate = said->by_certificate;
     shown->value_len = (uint16_t)value->len;
     memcpy(shown->value, value->p, value->len);
     shown->number = access->number;
@@ -444,11 +508,12 @@ uint16_t access_check(struct conn *conn, const struct http1_request *head,
         return PROBLEM_NONE;
     if (!access->known)
         return PROBLEM_NOT_READY;
-    struct http1_slice value;
-    if (!bearer_of(head, &value))
+    struct said said;
+    if (!says(conn, head, &said))
         return PROBLEM_UNAUTHORIZED;
-    if (who(conn, access, &value) == NULL)
-        return bearer_is_bare(&value) ? PROBLEM_BEARER : PROBLEM_UNAUTHORIZED;
+    if (who(conn, access, &said) == NULL)
+        return !said.by_certificate && bearer_is_bare(&said.text) ? PROBLEM_BEARER
+                                                                  : PROBLEM_UNAUTHORIZED;
     assert(client->shown->number == access->number);
     if (!count_in(access, client->shown)) {
         conn_reactor(conn)->over_quota++;

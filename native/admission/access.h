@@ -28,6 +28,9 @@ void access_free(struct reactor *reactor);
  * (topic not NULL) whether the user may produce there. 0, or the problem. */
 uint16_t access_check(struct conn *conn, const struct http1_request *head,
                       const struct http1_slice *topic);
+/* The name in the certificate that a client has shown, where that says who it is. False: it says
+ * nothing, or there is none. */
+bool access_certificate(const struct conn *conn, struct http1_slice *name);
 /* Whether the user may still produce there, now that the body has come, which may take hours: asked
  * where another table has been heard since. 0, or the problem. */
 uint16_t access_again(struct conn *conn, const struct http1_slice *topic);

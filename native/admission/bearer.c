@@ -89,12 +89,25 @@ bool bearer_is_bare(const struct http1_slice *value)
     return scheme_of(value, &rest) == SCHEME_BEARER;
 }
 
+static bool is_field(const struct http1_header *header)
+{
+    return is_named(&header->name, "authorization", 13);
+}
+
+bool bearer_is_there(const struct http1_request *head)
+{
+    for (uint16_t i = 0; i < head->header_count; i++)
+        if (is_field(&head->headers[i]))
+            return true;
+    return false;
+}
+
 bool bearer_of(const struct http1_request *head, struct http1_slice *value)
 {
     const struct http1_slice *found = NULL;
     struct http1_slice rest;
     for (uint16_t i = 0; i < head->header_count; i++) {
-        if (!is_named(&head->headers[i].name, "authorization", 13))
+        if (!is_field(&head->headers[i]))
             continue;
         if (found != NULL)
             return false;

@@ -20,6 +20,8 @@ struct bearer {
  * The same bytes say the same on each path where they are taken. False: there is none, or more than
  * one, or of another kind, or one that is too long. */
 bool bearer_of(const struct http1_request *head, struct http1_slice *value);
+/* Whether there is such a field at all, whatever it says. */
+bool bearer_is_there(const struct http1_request *head);
 /* What such a value says, whose base64 is unpacked to room. False: no token. */
 bool bearer_read(const struct http1_slice *value, char room[NAMED_ROOM_BYTES], struct bearer *out);
 /* Whether it is "Bearer TOKEN", so that its sender asks for no name and password. */

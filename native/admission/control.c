@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admission/access.h"
+
 struct asked {
     struct asked *next, *prev;
     struct lane *lane;
@@ -118,6 +120,17 @@ int64_t control_held_us(const struct reactor *reactor)
     return left_us > 0 ? left_us : 0;
 }
 
+/* Who it is, where the upper layer is not told by a token. */
+static void add_name(struct upcall *up, const struct conn *conn)
+{
+    struct http1_slice name;
+    if (!access_certificate(conn, &name))
+        return;
+    assert(name.len <= sizeof up->name);
+    memcpy(up->name, name.p, name.len);
+    up->name_len = (uint8_t)name.len;
+}
+
 void control_give_up(struct reactor *reactor)
 {
     struct asking *asking = &reactor->asking;
@@ -135,6 +148,7 @@ void control_give_up(struct reactor *reactor)
         up->head = asked->head;
         up->head_len = asked->head_len;
         up->body = asked->body;
+        add_name(up, asked->conn);
         asked->head = NULL;
         asked->body = NULL;
         control_forget(asked->conn, conn_slot(asked->conn, asked->number));

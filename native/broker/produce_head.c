@@ -441,10 +441,12 @@ uint16_t produce_topic(struct conn *conn, struct http1_slice topic, struct produ
     assert(topic_name_valid(topic.p, topic.len) && !topic_name_reserved(topic.p, topic.len));
     /* In a cluster this process need not lead anything to take events in. */
     bool ready = reactor->options.ring_size == 1 ? reactor->log->open : reactor->routed;
-    if (reactor->draining || reactor->io_failed || !ready)
+    if (reactor->draining || reactor->io_failed)
         return PROBLEM_NOT_READY;
     if (reactor_disk_full(reactor) && reactor->options.ring_size == 1)
-        return PROBLEM_DISK_FULL;
+        return PROBLEM_DISK_FULL; /* also where a start waits for room */
+    if (!ready)
+        return PROBLEM_NOT_READY;
     out->topic = shard_topic(reactor->shard, topic.p, topic.len);
     if (!reactor->options.auto_create && reactor->options.ring_size == 1 &&
         (out->topic == NULL || !out->topic->declared))

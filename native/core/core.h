@@ -90,6 +90,8 @@ struct upcall {
                               */
     uint64_t pos;            /* UPCALL_BUILT: where the group lies; UPCALL_LANDED: its epoch */
     uint32_t bytes, prev_crc, header_crc;
+    uint8_t name_len;        /* UPCALL_REQUEST: of whom the client's certificate names; 0: nobody */
+    char name[CONN_NAME_BYTES_MAX];
 };
 
 /* When a call came, and its place among all that waited or were handed out. */
@@ -229,6 +231,7 @@ struct reactor {
     bool notify, draining, routed, io_failed, blocked_any;
     bool no_room; /* the disk has none for another segment */
     bool opening; /* a generation without followers has begun: its first group is told */
+    bool by_certificate; /* that of a client says who it is */
     bool headers_taken; /* every broker of the ring reads events with headers or without a value */
     int64_t delay_us_max; /* how far ahead an event may be due; 0: none may be delayed */
     bool tells_settled; /* Python waits until no append is under way */

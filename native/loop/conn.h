@@ -13,6 +13,7 @@
 
 #define SEND_PROGRESS_BYTES (64u << 10) /* of answers; a trickle is none */
 #define INPUT_KEPT_BYTES (8u << 10)     /* of a connection without input: more is given back */
+#define CONN_NAME_BYTES_MAX 32u         /* of a client, by its certificate; a longer one is none */
 
 struct loop;
 struct conn;

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +230,22 @@ static void let_go(struct tls *tls)
     tls->ssl = NULL;
 }
 
+/* Who has more than one name has none: others might read another one of them. */
+static void note_name(struct tls *tls)
+{
+    X509 *shown = SSL_get0_peer_certificate(tls->ssl); /* also of a session that goes on */
+    const X509_NAME *subject = shown != NULL ? X509_get_subject_name(shown) : NULL;
+    const int at = subject != NULL ? X509_NAME_get_index_by_NID(subject, NID_commonName, -1) : -1;
+    if (at < 0 || X509_NAME_get_index_by_NID(subject, NID_commonName, at) >= 0)
+        return;
+    const ASN1_STRING *name = X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at));
+    const int len = ASN1_STRING_length(name);
+    if (len <= 0 || (size_t)len > sizeof tls->name)
+        return;
+    memcpy(tls->name, ASN1_STRING_get0_data(name), (size_t)len);
+    tls->name_len = (uint8_t)len;
+}
+
 static void shake(struct conn *conn)
 {
     struct tls *tls = tls_of(conn);
@@ -243,6 +260,7 @@ static void shake(struct conn *conn)
         tls->established = true;
         figures->handshakes++;
         figures->resumed += SSL_session_reused(tls->ssl) == 1;
+        note_name(tls);
         if (tls_has_records(tls))
             let_go(tls);
     } else if (SSL_get_error(tls->ssl, done) != SSL_ERROR_WANT_READ) {
@@ -515,6 +533,14 @@ void tls_free(struct loop *loop)
     SSL_CTX_free(loop->tls->context);
     free(loop->tls);
     loop->tls = NULL;
+}
+
+size_t tls_name(const struct conn *conn, const char **name)
+{
+    if (conn->transport != &tls_transport)
+        return 0;
+    *name = tls_of(conn)->name;
+    return tls_of(conn)->name_len;
 }
 
 const struct tls_figures *tls_figures(const struct loop *loop)

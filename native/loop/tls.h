@@ -28,6 +28,9 @@ void tls_free(struct loop *loop);
 void tls_tend(struct loop *loop);
 /* After so long `tls_tend` may have something to do that nobody tells of. */
 int64_t tls_in_us(struct loop *loop);
+/* The name in the certificate that a client has shown (the only CN of its subject), and which one
+ * of `tls_options.client_ca` has signed. The length; 0: there is none. */
+size_t tls_name(const struct conn *conn, const char **name);
 /* NULL: there is no TLS. */
 const struct tls_figures *tls_figures(const struct loop *loop);
 

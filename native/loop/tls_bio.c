@@ -246,7 +246,6 @@ bool tls_bio_seal(SSL *ssl, struct tls_bio *ends, const void *bytes, size_t len,
 {
     const uint32_t records = (uint32_t)(len / RECORD_BYTES + 1);
     assert(len > 0 && len <= sealed_at_once(ends));
-    ERR_clear_error();
     const bool ours = ends->said.secret_len > 0; /* 1.2 has no such secrets */
     if (ours && !can_seal(ssl, ends))
         return false;
@@ -261,6 +260,7 @@ bool tls_bio_seal(SSL *ssl, struct tls_bio *ends, const void *bytes, size_t len,
         return false;
     if (ours)
         return seal_records(ends, bytes, len);
+    ERR_clear_error(); /* not for each record of ours: it clears 16 places */
     const int sealed = SSL_write(ssl, bytes, (int)len);
     assert(sealed <= 0 || (size_t)sealed == len);
     return sealed > 0;

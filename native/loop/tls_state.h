@@ -26,6 +26,8 @@ struct tls {
     uint32_t records_left; /* until other keys */
     uint32_t no_data;      /* in so many records, one behind the other */
     uint8_t update_len;    /* of a change of keys that has come in part */
+    uint8_t name_len;      /* 0: the other end has shown no certificate that names it */
+    char name[CONN_NAME_BYTES_MAX];
     bool established, flushing, held, ended, ending, shut, failed;
     struct list *list;
     struct tls *next_listed, **prev_listed;

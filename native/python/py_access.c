@@ -74,9 +74,21 @@ static PyObject *Reactor_take_headers(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *Reactor_take_certificates(PyObject *self, PyObject *args)
+{
+    struct reactor *reactor = reactor_of(self);
+    int on;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "p", &on))
+        return NULL;
+    reactor->by_certificate = on;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef reactor_access_methods[] = {
     {"set_access", Reactor_set_access, METH_VARARGS,
      "set_access(table): from now on each request has to show whose it is; None: not known yet."},
+    {"take_certificates", Reactor_take_certificates, METH_VARARGS,
+     "take_certificates(on): whether one of a client says who asks, where no token does."},
     {"take_headers", Reactor_take_headers, METH_VARARGS,
      "take_headers(on): whether events with headers or without a value may be stored."},
     {"refusals", Reactor_refusals, METH_NOARGS,

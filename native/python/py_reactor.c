@@ -240,7 +240,10 @@ static bool is_wanted(const struct reactor *reactor, const struct http1_header *
            strncasecmp(h->name.p, "traceparent", 11) == 0;
 }
 
-static PyObject *headers_of(const struct reactor *reactor, const struct http1_request *head)
+/* Behind them the name in the client's certificate, as a field that no client can send: none has a
+ * name that begins with a colon. */
+static PyObject *headers_of(const struct reactor *reactor, const struct http1_request *head,
+                            const struct upcall *up)
 {
     PyObject *list = PyList_New(0);
     for (uint16_t i = 0; list != NULL && i < head->header_count; i++) {
@@ -250,6 +253,9 @@ static PyObject *headers_of(const struct reactor *reactor, const struct http1_re
         py_append(&list, Py_BuildValue("(y#y#)", h->name.p, (Py_ssize_t)h->name.len, h->value.p,
                                        (Py_ssize_t)h->value.len));
     }
+    if (list != NULL && up->name_len > 0)
+        py_append(&list,
+                  Py_BuildValue("(yy#)", ":certificate", up->name, (Py_ssize_t)up->name_len));
     return list;
 }
 
@@ -260,7 +266,8 @@ static PyObject *request_upcall(const struct reactor *reactor, struct upcall *up
         return PyErr_Format(PyExc_RuntimeError, "a kept head no longer parses");
     return Py_BuildValue("(sKNNNNy#)", "request", (unsigned long long)up->id,
                          text_of(head.method_text), text_of(head.path), text_of(head.query),
-                         headers_of(reactor, &head), up->body ? (const char *)up->body->data : "",
+                         headers_of(reactor, &head, up),
+                         up->body ? (const char *)up->body->data : "",
                          (Py_ssize_t)(up->body ? up->body->len : 0));
 }
 

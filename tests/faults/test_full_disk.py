@@ -67,6 +67,25 @@ def told(broker: Broker, target: str) -> dict[str, object]:
     return found
 
 
+def starts_in_vain(broker: Broker) -> None:
+    """It says what it waits for, to who looks and to who asks for something."""
+    found: dict[str, object] = {}
+
+    def says() -> bool:
+        try:
+            found.update(told(broker, "/ready"))
+        except OSError:  # It does not listen yet.
+            return False
+        return bool(found.get("diskFull"))
+
+    await_that("a broker that starts on a full disk says so", says)
+    assert found["ready"] is False and "the disk is full" in str(found["reason"]), found
+    assert "the disk is full" in str(told(broker, "/status")["reason"])
+    assert produce(broker, LINE * 64).status == 507
+    refused = call(broker.port, "GET", "/v1/topics", timeout=ANSWERED_S)
+    assert refused.status == 503 and b"the disk is full" in refused.body, refused
+
+
 @pytest.mark.parametrize("body", [LINE * 64, LARGE], ids=["64 KiB", "3.5 MiB"])
 def test_each_request_of_a_full_disk_is_answered(
     broker: Broker, fuse_disk: FuseDisk, body: bytes
@@ -91,7 +110,14 @@ def test_each_request_of_a_full_disk_is_answered(
     began = time.monotonic()
     assert broker.stop() == 0
     assert time.monotonic() < began + 8, "what waits for room is refused, not waited for"
-    broker.begin()  # Which begins a generation, and that needs room.
+    # A start begins a generation, which needs a segment; the journal keeps its own room.
+    fuse_disk.clear()
+    for name in ("first", "spare"):
+        fuse_disk.hurt("write", f"*/range-*/{name}.tmp", "enospc")
+    broker.begin()
+    starts_in_vain(broker)
+    assert broker.stop() == 0, "a stop does not wait for room"
+    broker.begin()
     fuse_disk.clear()
     broker.await_ready()
     await_that("it does not go on", lambda: produce(broker, body).status == 200)

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -41,6 +42,9 @@ class RunningBroker:
 
     program: tuple[str, ...] = ("-m", "barco")
     """What Python runs."""
+
+    context: ssl.SSLContext | None = None
+    """Of its clients, where its ports speak TLS."""
 
     def __init__(
         self,
@@ -174,8 +178,11 @@ class RunningBroker:
         timeout: float = 30,
     ) -> Answer:
         """One request on a connection of its own: any worker may get it."""
-        connection = http.client.HTTPConnection(
-            "127.0.0.1", self.port(listener, shard), timeout=timeout
+        where = ("127.0.0.1", self.port(listener, shard))
+        connection = (
+            http.client.HTTPConnection(*where, timeout=timeout)
+            if self.context is None
+            else http.client.HTTPSConnection(*where, timeout=timeout, context=self.context)
         )
         try:
             target = path + ("?" + urlencode(query, doseq=True) if query else "")

@@ -4,6 +4,7 @@ import os
 import random
 import socket
 import time
+from pathlib import Path
 from threading import Thread
 
 from running import RunningBroker
@@ -79,6 +80,15 @@ def test_a_priority_is_that_of_all_processes_and_told(start_broker):
     assert broker.request("GET", "/status").json["nice"] == 7
     for pid in [broker.process.pid, *broker.worker_pids()]:
         assert os.getpriority(os.PRIO_PROCESS, pid) == 7
+
+
+def test_no_process_leaves_a_core(start_broker):
+    """Tokens, keys and events are in it. 1 is the limit that a |program of core_pattern meets."""
+    broker = start_broker(workers=2)
+    for pid in (broker.process.pid, *broker.worker_pids()):
+        lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+        (limit,) = (line.split()[4] for line in lines if line.startswith("Max core file size"))
+        assert limit in ("0", "1"), pid
 
 
 def test_a_stop_while_a_users_body_is_under_way(tmp_path):

@@ -398,6 +398,15 @@ def test_clients_with_certificates(tmp_path: Path) -> None:
                 pytest.raises(BarcoError),
             ):
                 admin.status()
+        where = f"https://localhost:{sealed.broker.port('discovery')}"
+        ask = (sys.executable, "-m", "barco", "status", "--endpoint", where)
+        ask += ("--ca", str(sealed.ca.certificate), "--certificate")
+        assert run(*ask, str(mine.certificate)).returncode == 0, "its key is beside it"
+        both = tmp_path / "both.pem"
+        both.write_text(mine.certificate.read_text() + mine.key.read_text())
+        assert run(*ask, str(both)).returncode == 0, "or in it"
+        done = run(*ask, str(tmp_path / "nowhere.crt"))
+        assert done.returncode == 1 and b"nowhere.crt: cannot be used" in done.stderr, done
         # Who is restored beside it, and whose certificate is one of those, is told how it is.
         tls = {"certificate": str(mine.certificate), "key": str(mine.key)}
         config = Config().override("tls", **tls, client_ca=str(sealed.ca.certificate))

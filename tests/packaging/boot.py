@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOM = ROOT / "build" / "boot"
-INSIDE = "systemd,systemd-sysv,dbus,python3,curl,iproute2,procps"
+INSIDE = "systemd,systemd-sysv,dbus,python3,curl,iproute2,procps,openssh-server,openssh-client"
 MIRROR = "http://deb.debian.org/debian"
 UNITS = ("a", "b", "c")
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
@@ -103,7 +103,7 @@ def until(what: str, holds: Callable[[], bool], seconds: float) -> None:
 def tree(name: str) -> Path:
     """A fresh copy of a Debian, which is made once."""
     base, copy = ROOM / "tree", ROOM / name
-    if not (base / "usr/lib/systemd/systemd").exists():
+    if not all((base / each).exists() for each in ("usr/lib/systemd/systemd", "usr/sbin/sshd")):
         if shutil.which("debootstrap") is None:
             raise SystemExit("boot: no debootstrap here: apt-get install debootstrap")
         shutil.rmtree(base, ignore_errors=True)

@@ -1,6 +1,7 @@
 """The commands of docs/operations.md for three naked hosts, as they stand there: `make boot`.
 
-Each host is a Debian that was booted (`boot.py`), in a network namespace of its own, on a bridge.
+Each host is a Debian that was booted (`boot.py`), in a network namespace of its own, on a bridge,
+with an sshd that knows the first one's root.
 First they are open, then closed (users, TLS, TLS between brokers), then a later package comes.
 """
 
@@ -61,25 +62,30 @@ def say(machine: Machine, line: str) -> None:
     machine.run("bash", "-euc", f"cd /root && {line}", DEBIAN_FRONTEND="noninteractive")
 
 
-def copy(machines: list[Machine], line: str) -> None:
-    """`scp -p FILE… HOST:` between trees: there is no sshd in them."""
-    *names, host = line.removeprefix("scp -p ").removesuffix(":").split()
-    home, there = (each.tree / "root" for each in (machines[0], machines[HOSTS.index(host)]))
-    print(f"  {machines[0].name}# {line}", flush=True)
-    for name in names:
-        files = sorted(home.glob(name))
-        assert files, line
-        for file in files:
-            shutil.copy2(file, there / file.name)
+def befriend(machines: list[Machine]) -> None:
+    """What an operator has before he begins: root of the first host may come to the others by ssh,
+    and has been there."""
+    first, *others = machines
+    first.run("install", "-d", "-m", "700", "/root/.ssh")
+    first.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/.ssh/id_ed25519")
+    key = (first.tree / "root/.ssh/id_ed25519.pub").read_text()
+    for machine in others:
+        machine.run("install", "-d", "-m", "700", "/root/.ssh")
+        (machine.tree / "root/.ssh/authorized_keys").write_text(key)
+        machine.run("systemctl", "start", "ssh")
+        known = ("ssh", "-o", "StrictHostKeyChecking=accept-new", machine.host, "true")
+        until(f"{machine.name} lets it in by ssh", lambda words=known: came(first, *words), 30)
+
+
+def came(machine: Machine, *words: str) -> bool:
+    """Whether a command there ends well."""
+    return "yes" in machine.run("sh", "-c", '"$@" && echo yes', "sh", *words, ok=None)
 
 
 def run(machines: list[Machine], lines: list[str]) -> None:
-    """Commands of the first host, which may copy files to the others."""
+    """Commands of the first host, which copies files to the others."""
     for line in lines:
-        if line.startswith("scp"):
-            copy(machines, line)
-        else:
-            say(machines[0], line)
+        say(machines[0], line)
 
 
 def run_on_each(machines: list[Machine], lines: list[str]) -> None:
@@ -211,6 +217,7 @@ def main() -> int:
             machines.append(Machine(tree(f"host-{number}")))
             shutil.copy(package, machines[-1].tree / "root" / package.name)
         bridge = wire(machines)
+        befriend(machines)
         opened(machines)
         closed(machines)
         upgraded(machines, package)

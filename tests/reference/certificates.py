@@ -39,12 +39,15 @@ def broker(
     return issued(directory, by, name, days=days, says=lines)
 
 
-def issued(directory: Path, by: Files, name: str, *, days: int = 90, says: str = LOCAL) -> Files:
-    """One that `by` has signed, for localhost and 127.0.0.1, or with these extensions."""
+def issued(
+    directory: Path, by: Files, name: str, *, days: int = 90, says: str = LOCAL, subject: str = ""
+) -> Files:
+    """One that `by` has signed, for localhost and 127.0.0.1, or with these extensions. subject: as
+    openssl writes it, where that is not the name alone."""
     made = Files(directory / f"{name}.crt", directory / f"{name}.key")
     wanted, extensions = directory / f"{name}.csr", directory / f"{name}.ext"
     extensions.write_text(says)
-    _openssl("req", *CURVE, "-subj", f"/CN={name}", "-keyout", made.key, "-out", wanted)
+    _openssl("req", *CURVE, "-subj", subject or f"/CN={name}", "-keyout", made.key, "-out", wanted)
     signer = ("-CA", by.certificate, "-CAkey", by.key, "-CAcreateserial", "-days", days)
     into = ("-extfile", extensions, "-out", made.certificate)
     _openssl("x509", "-req", "-in", wanted, *signer, *into)

@@ -1,10 +1,13 @@
 """A broker under attack, and what has to hold after each one."""
 
 import os
+import ssl
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+from reference.certificates import authority, issued
 from running import RunningBroker
 from wire import Response, Wire, head, produce
 
@@ -31,16 +34,31 @@ class AttackedBroker(RunningBroker):
         self.pids: list[int] = []
         self.checks = 0
 
+    @classmethod
+    def sealed(cls, path: Path) -> "AttackedBroker":
+        """One whose ports speak TLS, and its clients too."""
+        ca = authority(path)
+        own = issued(path, ca, "own")
+        broker = cls(
+            path / "data",
+            engine="epoll",
+            tls_certificate=str(own.certificate),
+            tls_key=str(own.key),
+            tls_handshakes_per_second="100000",
+        )
+        broker.context = ssl.create_default_context(cafile=ca.certificate)
+        return broker
+
     def begin(self) -> None:
         self.start()
         self.pids = self.worker_pids()
 
     def wire(self, listener: str = "produce", **options: Any) -> Wire:
-        return Wire.to(self.port(listener), **options)
+        return Wire.to(self.port(listener), context=self.context, **options)
 
     def shard_wire(self, shard: int, **options: Any) -> Wire:
         """To the process that owns a shard."""
-        return Wire.to(self.port(shard=shard), **options)
+        return Wire.to(self.port(shard=shard), context=self.context, **options)
 
     def exchange(self, *pieces: bytes, **options: Any) -> Response:
         """One request on a connection of its own; the answer."""
@@ -93,7 +111,7 @@ class AttackedBroker(RunningBroker):
         assert self.worker_pids() == self.pids, self.log_path.read_text()[-4000:]
         marker = b"honest-%d" % self.checks
         for shard in range(self.workers):
-            with Wire.to(self.port(shard=shard), timeout=60) as wire:
+            with self.shard_wire(shard, timeout=60) as wire:
                 wire.send(produce("honest", marker, f"partitionKey={self.checks}"))
                 answer = wire.response()
                 assert answer.status == 200, answer

@@ -5,7 +5,7 @@ The parser's own tests hold every variant; here one of each kind meets real conn
 
 import pytest
 from attacked import AttackedBroker
-from wire import Closed, Wire, head, produce
+from wire import Closed, head, produce
 
 EVENTS = "/v1/topic/t/messages"
 
@@ -168,7 +168,7 @@ def test_upgrades_are_ignored_and_methods_known(attacked: AttackedBroker) -> Non
             assert answer.status in (405, 501), answer
             assert b"Secret" not in answer.body
             if answer.closes:
-                wire = Wire.to(attacked.port())
+                wire = attacked.wire("consume")
 
 
 def test_keys_cannot_split_responses_and_labels_stay_few(attacked: AttackedBroker) -> None:

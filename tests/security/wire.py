@@ -1,6 +1,7 @@
 """Bytes on a socket: what no HTTP library would send, and every answer that comes back."""
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterable
@@ -35,15 +36,21 @@ class Wire:
     seen: list[Response] = field(default_factory=list)
 
     @classmethod
-    def to(cls, port: int, timeout: float = 30, receive_bytes: int = 0) -> "Wire":
-        """Connects; `receive_bytes` makes the kernel's receive buffer small."""
+    def to(
+        cls,
+        port: int,
+        timeout: float = 30,
+        receive_bytes: int = 0,
+        context: ssl.SSLContext | None = None,
+    ) -> "Wire":
+        """Connects; `receive_bytes` makes the kernel's receive buffer small. context: by TLS."""
         sock = socket.socket()
         if receive_bytes:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         sock.settimeout(timeout)
         sock.connect(("127.0.0.1", port))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(sock)
+        return cls(context.wrap_socket(sock, server_hostname="127.0.0.1") if context else sock)
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +63,7 @@ class Wire:
         try:
             for piece in pieces:
                 self.sock.sendall(piece)
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
             pass
 
     def _more(self) -> bytes:

@@ -175,13 +175,16 @@ class AccessDesk:
         return f"Who may do what has not been heard yet. {self._why}".strip()
 
     def who(self, token: str | None, name: str | None = None) -> User | None:
-        """Whose token that is, which was said to be that user's; None: nobody's, or another's.
-        NotReadyError as long as nobody has said."""
+        """Whose token that is, which was said to be that user's; without a token, who has shown a
+        certificate with that name. None: nobody's, or another's. NotReadyError as long as nobody
+        has said."""
         if not self.required:
             return EVERYBODY
         if self.table is None:
             raise NotReadyError(self.unheard)
-        return None if token is None else self.table.find(token, name)
+        if token is None:
+            return self.table.users.get(name or "")
+        return self.table.find(token, name)
 
     @property
     def watches(self) -> bool:

@@ -60,6 +60,8 @@ async def _no_splits(
     return 0, []
 
 
+NO_ROOM = "waits for room to begin its log: the disk is full."
+
 UNOPENED = ("ping", "standing", "stats", "leaders", "written")
 """Answered before the shard is recovered."""
 
@@ -296,7 +298,8 @@ class ShardService:
         if found is None:
             raise RequestError(f"There is no operation {op[:64]!r}.")
         if not self.epoch and op not in UNOPENED:
-            raise NotReadyError(f"Worker {self.options.worker} is recovering its shard.")
+            why = NO_ROOM if self.reactor.disk_full() else "is recovering its shard."
+            raise NotReadyError(f"Worker {self.options.worker} {why}")
         if not self.leading and op in LEADERS_ONLY:
             raise NotReadyError("This worker does not lead the shard (any more).")
         if op in OF_ONE_SLICE and args.get("slice", self.slices.start) not in self.slices:

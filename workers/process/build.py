@@ -106,6 +106,7 @@ def make_reactor(options: WorkerOptions, session: int) -> Reactor:
         reactor.park(int(1000 * limits.PRODUCE_WAIT_SECONDS))
     if options.access.get("required"):
         reactor.set_access(None)  # Closed until who may do what has been heard.
+        reactor.take_certificates(options.access.get("certificates", False))
     return reactor
 
 

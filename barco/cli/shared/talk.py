@@ -19,7 +19,7 @@ from rich.table import Table
 from barco.cli.shared.shown import VARIABLE, token_in
 from barco.client.base.names import check_topic
 from barco.client.wire.access import HTTPS, Access
-from barco.config import ca_default, endpoint_default
+from barco.config import ca_default, certificate_default, endpoint_default
 from barco.errors import ConfigError, OperatorError
 
 JAVA_MIN = 17
@@ -28,7 +28,7 @@ ENDPOINT_HELP = """\
 Brokers:
   --endpoint names any broker's HOST:PORT, or several with commas; the others are found from there.
   Without it $BARCO_ENDPOINT counts, and else 127.0.0.1:9250. With TLS write https://HOST:PORT, and
-  --ca FILE names whom to trust.
+  --ca FILE names whom to trust, and --certificate FILE is the client's own where they ask for one.
 """
 
 EXIT_CODES = """\
@@ -72,6 +72,13 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
         help="whom to trust at https://HOST:PORT, in PEM (default: $BARCO_CA, else the system's)",
     )
     parser.add_argument(
+        "--certificate",
+        metavar="FILE",
+        default=certificate_default(),
+        help="the client's own, where brokers ask for one, in PEM; its key is in it, or beside it"
+        " with .key at the end (default: $BARCO_CERTIFICATE)",
+    )
+    parser.add_argument(
         "--token-file",
         metavar="FILE",
         dest="token",
@@ -103,12 +110,22 @@ def seal(args: argparse.Namespace) -> None:
     """Where endpoints are https:// what a command gets as `endpoint` is an access with TLS."""
     if HTTPS not in str(getattr(args, "endpoint", "")):
         return
+    given = " or ".join(
+        f"--{name} {value}" for name in ("ca", "certificate") if (value := getattr(args, name))
+    )
+    certificate = args.certificate
+    key = Path(certificate).with_suffix(".key") if certificate else None
     try:
-        args.endpoint = Access.of(args.endpoint, ca=args.ca)
+        args.endpoint = Access.of(
+            args.endpoint,
+            ca=args.ca,
+            certificate=certificate,
+            key=str(key) if key is not None and key.exists() else "",
+        )
         assert args.endpoint.tls is not None, "they are https://"
         args.endpoint.tls.context()
     except (OSError, ValueError) as error:
-        raise OperatorError(f"--ca {args.ca}: cannot be used: {error}") from None
+        raise OperatorError(f"{given}: cannot be used: {error}") from None
 
 
 def endpoint(text: str) -> str:

@@ -24,7 +24,8 @@ def access_options(config: Config, data_dir: Path) -> dict[str, Any]:
     """What workers are told of who may do what; ConfigError says what is wrong with the file."""
     if not config.access.required:
         return {"required": False}
-    return {"required": True, "first": read(data_dir / NAME)}
+    first = read(data_dir / NAME)
+    return {"required": True, "certificates": config.access.certificates, "first": first}
 
 
 def read(path: Path) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from barco.errors import BarcoError
 from barco.model.ranges import process_of
 from barco.workers.http.base.context import Context
+from barco.workers.operations.service import NO_ROOM
 
 ASK_SECONDS = 1.0
 DOWN, BEHIND, ELSEWHERE, NOBODY = "is down", "is behind", "does not lead", "nobody leads"
@@ -79,16 +80,17 @@ async def look(context: Context, *, thorough: bool = True) -> Standing:
             found.shards.append({"worker": worker, "ready": True})
             continue
         led = answer["epoch"] > 0 and answer["replication"].get("writable", True)
+        full = answer.get("storage", {}).get("diskFull", False)
+        found.disk_full |= full
         if not led and options.ring_size > 1:
             leaderless.append(str(worker))
         elif not led and (context.ready or worker != options.worker):
-            found.waiting.append(f"Worker {worker} is starting.")
+            found.waiting.append(f"Worker {worker} {NO_ROOM if full else 'is starting.'}")
         shard = {"worker": worker, "ready": led} | _role(context, peer)
         if answer["epoch"] > 0 and answer["replication"]:
             shard["replication"] = answer["replication"]
         if answer.get("storage"):
             shard["storage"] = answer["storage"]
-            found.disk_full |= answer["storage"].get("diskFull", False)
         found.shards.append(shard)
         unreached |= {(worker, token) for token in answer["unreached"]}
     if leaderless:

@@ -2,16 +2,18 @@
 for how long. Python's own ssl does it, so that no broker needs a library for it."""
 
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
+from typing import Any
 
 from barco.cli.commands.certs import files
 from barco.cli.commands.check.finding import FAULT, GOOD, WARNING, Finding
 from barco.config import Config
 from barco.errors import BarcoError, ConfigError
 from barco.supervisor.files.certificate import read_certificate, read_mutual
-from barco.supervisor.files.credentials import CREDENTIALS
+from barco.supervisor.files.credentials import CREDENTIALS, file_named
+from barco.supervisor.machine import advertised_by
 
 AREA = "certificate"
 EXPIRED = 10
@@ -48,6 +50,7 @@ def configured(config: Config, now: datetime | None = None) -> Iterator[Finding]
         if found is not None:
             until = datetime.fromtimestamp(found.until_s, UTC)
             yield _lasts(named, (until - (now or datetime.now(UTC))).days, "")
+    yield from _named(config)
 
 
 def one(path: Path, now: datetime | None = None) -> Finding:
@@ -72,6 +75,28 @@ def one(path: Path, now: datetime | None = None) -> Finding:
     return _lasts(str(path), days, path.stem)
 
 
+def _named(config: Config) -> Iterator[Finding]:
+    """Whether clients find in the certificate what they are told to call."""
+    tls = config.tls
+    try:
+        host = advertised_by(config)
+        names = _names(_shown(file_named(tls.certificate), file_named(tls.key)))
+    except (BarcoError, OSError):  # There is none, or what is wrong with it was said above.
+        return
+    if host not in names and f"*.{host.partition('.')[2]}" not in names:
+        words = (
+            f"tls.certificate is for {', '.join(names) or 'nobody'}, and clients are told to call"
+            f" {host}: they would refuse it; is it another broker's?"
+        )
+        yield Finding(AREA, WARNING, words)
+
+
+def _names(shown: Mapping[str, Any]) -> list[str]:
+    """Names and addresses."""
+    kinds = ("DNS", "IP Address")
+    return [str(value) for kind, value in shown.get("subjectAltName", ()) if kind in kinds]
+
+
 def _lasts(what: str, days: int, name: str) -> Finding:
     if days < files.WARN_DAYS:
         return Finding(
@@ -90,8 +115,15 @@ def _pairs(folder: Path) -> list[Path]:
 
 
 def _until(certificate: Path, key: Path) -> datetime:
-    """When it ends; ssl.SSLError if the key does not fit or it is not valid now, OSError if one of
-    the two cannot be read."""
+    """When it ends; raises as `_shown` does."""
+    return datetime.fromtimestamp(
+        ssl.cert_time_to_seconds(str(_shown(certificate, key)["notAfter"])), UTC
+    )
+
+
+def _shown(certificate: Path, key: Path) -> Mapping[str, Any]:
+    """What is in it, as Python's ssl has it; ssl.SSLError if the key does not fit or it is not
+    valid now, OSError if one of the two cannot be read."""
     files.read(certificate)  # Of bounded size.
     here = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     here.load_cert_chain(certificate, key)
@@ -109,5 +141,4 @@ def _until(certificate: Path, key: Path) -> datetime:
                 end.do_handshake()
             except ssl.SSLWantReadError:
                 continue
-    found = client.getpeercert() or {}
-    return datetime.fromtimestamp(ssl.cert_time_to_seconds(str(found["notAfter"])), UTC)
+    return client.getpeercert() or {}

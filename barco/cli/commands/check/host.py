@@ -1,4 +1,4 @@
-"""Kernel, io_uring, limits, memory and clock of this machine."""
+"""Kernel, io_uring, limits, memory, clock and interrupts of this machine."""
 
 import ctypes
 import errno
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from barco.cli.commands.check.finding import FAULT, GOOD, WARNING, Finding
+from barco.cli.commands.tune import knobs
 from barco.config import Config
 from barco.errors import ConfigError
 from barco.limits import KERNEL_VERSION_FULL
@@ -36,6 +37,7 @@ def look(config: Config) -> Iterator[Finding]:
     yield locked_memory()
     yield memory(config)
     yield clock()
+    yield interrupts()
 
 
 def kernel(release: str | None = None) -> Finding:
@@ -115,3 +117,11 @@ def clock() -> Finding:
         words = "nobody sets it: install chrony or systemd-timesyncd, or timestamps drift"
         return Finding("clock", WARNING, words)
     return Finding("clock", GOOD, "set by somebody who knows")
+
+
+def interrupts(root: Path = Path("/")) -> Finding:
+    """Whether one core takes those of all disks and network cards."""
+    knob = knobs.interrupts(root)
+    if knob is not None:
+        return Finding("interrupts", WARNING, f"{knob.now}: {knob.why}")
+    return Finding("interrupts", GOOD, "not all on one core of several")

@@ -5,13 +5,15 @@ from typing import Any
 
 import barco
 from barco.cli.commands.check.finding import FAULT, GOOD, WARNING, Finding
-from barco.cli.shared.known import answers
+from barco.cli.shared.known import answers, clock_ahead_s
 from barco.config import Config
 from barco.errors import ConfigError
 from barco.protocol import door
 from barco.supervisor.secret import read_secret
 
 AREA = "neighbour"
+CLOCK_SECONDS = 5.0
+"""By so much clocks may differ: what an answer says of its own leaves a second open."""
 
 
 def look(config: Config) -> Iterator[Finding]:
@@ -25,6 +27,7 @@ def look(config: Config) -> Iterator[Finding]:
         yield Finding("secret", FAULT, error.detail)
     for answer in answers(config):
         name = f"broker {answer.ordinal} at {answer.endpoint}"
+        yield from _clock(name, clock_ahead_s(config, answer.endpoint))
         if answer.asks_for_token and not config.access.required:
             words = f"{name} asks for a token, and this one would not: set access.required = true"
             yield Finding(AREA, FAULT, words)
@@ -53,3 +56,13 @@ def _disagreement(config: Config, told: Mapping[str, Any]) -> str | None:
     between, ours = told.get("mutualTls"), config.cluster
     theirs = {door.TLS: bool(between.get("refusesPlain", True))} if between else {}
     return door.disagreement(theirs, tls=ours.tls_required if ours.ca else None)
+
+
+def _clock(name: str, ahead_s: float | None) -> Iterator[Finding]:
+    if ahead_s is not None and abs(ahead_s) > CLOCK_SECONDS:
+        which = "before" if ahead_s > 0 else "behind"
+        words = (
+            f"{name} has a clock that is {abs(ahead_s):,.0f} s {which} this one: set both (chrony),"
+            " or certificates are not believed, and timestamps stand still or jump"
+        )
+        yield Finding("clock", WARNING, words)

@@ -85,7 +85,7 @@ class Guide:
 
     def __init__(self, args: argparse.Namespace, topic: str, brokers: dict[str, Any]) -> None:
         self.topic, self.group, self.queue = topic, f"{topic}-readers", f"{topic}-menders"
-        self._yes, self._ca = args.yes, args.ca
+        self._yes, self._ca, self._certificate = args.yes, args.ca, args.certificate
         self.endpoint = str(talk.access(args))
         sealed = self.endpoint.startswith(HTTPS)
         host = self.endpoint.removeprefix(HTTPS).partition(",")[0].rpartition(":")[0]
@@ -127,6 +127,7 @@ class Guide:
     def _shell(self, line: str) -> int:
         program = _SHELL.format(python=sys.executable, line=line)
         environment = {**os.environ, "BARCO_ENDPOINT": self.endpoint, "BARCO_CA": self._ca}
+        environment["BARCO_CERTIFICATE"] = self._certificate
         done = subprocess.run(
             ["sh", "-c", program], env=environment, stdin=subprocess.DEVNULL,
             timeout=LINE_SECONDS_MAX, check=False,

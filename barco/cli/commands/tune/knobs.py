@@ -154,12 +154,16 @@ def _of_processors(root: Path) -> list[Knob]:
         why = "a core that sleeps deep wakes late: cpupower frequency-set -g performance"
         right = governor == "performance"
         knobs.append(Knob("scaling_governor", governor, "performance", why, "advice", right))
-    if len(os.sched_getaffinity(0)) > 2 and _interrupts_on_one(root):
-        why = (
-            "one core takes all of them: apt install irqbalance, or spread /proc/irq/N/smp_affinity"
-        )
-        knobs.append(Knob("interrupts", "on one core", "spread", why, "advice", False))
-    return knobs
+    spread = interrupts(root)
+    return knobs if spread is None else [*knobs, spread]
+
+
+def interrupts(root: Path) -> Knob | None:
+    """What to do where one core of several takes all of them; None: it does not."""
+    if len(os.sched_getaffinity(0)) <= 2 or not _interrupts_on_one(root):
+        return None
+    why = "one core takes all of them: apt install irqbalance, or spread /proc/irq/N/smp_affinity"
+    return Knob("interrupts", "on one core", "spread", why, "advice", False)
 
 
 def _interrupts_on_one(root: Path) -> bool:

@@ -1,12 +1,16 @@
 """`barco check` and `barco tune`: what they find here, and would say elsewhere."""
 
+import http.server
 import json
 import os
 import resource
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -27,7 +31,8 @@ def test_this_machine_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     where = tmp_path / "not" / "there"
     assert main(["check", "--data-dir", str(where), "--json"]) == 0
     found = {each["area"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
-    assert {"kernel", "io_uring", "file system", "direct writes", "clock"} <= set(found)
+    wanted = {"kernel", "io_uring", "file system", "direct writes", "clock", "interrupts"}
+    assert wanted <= set(found)
     assert found["direct writes"]["level"] == GOOD
     assert list(tmp_path.iterdir()) == []
     assert main(["check", "--data-dir", str(where)]) == 0
@@ -148,6 +153,63 @@ def test_a_neighbour_that_would_refuse_this_broker_is_told_before(
     assert "version" in found()
 
 
+class Dated(http.server.BaseHTTPRequestHandler):
+    """A neighbour, of which nothing but its clock is of interest."""
+
+    ahead_s = 0.0
+
+    def do_GET(self) -> None:
+        self.send_response(503)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return super().date_time_string(time.time() + self.ahead_s)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def dated() -> Iterator[int]:
+    """Its port."""
+    with http.server.HTTPServer(("127.0.0.1", 0), Dated) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "words"), [(3600.0, "before"), (-7200.0, "behind"), (2.0, ""), (-2.0, "")]
+)
+def test_a_clock_that_is_not_the_neighbours_is_told(
+    dated: int, ahead_s: float, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what an answer says of itself, whatever else it says; seconds are no difference."""
+    monkeypatch.setattr(Dated, "ahead_s", ahead_s)
+    others = ("127.0.0.1", "127.0.0.77", "127.0.0.78")
+    config = Config().override("cluster", brokers=others).override("ports", discovery=dated)
+    config = config.override("broker", ordinal=1, bind="127.0.0.77")
+    told = [each.words for each in neighbours.look(config) if each.area == "clock"]
+    assert len(told) == (1 if words else 0), told
+    assert all("broker 0" in each and f"s {words} this one" in each for each in told), told
+
+
+def test_interrupts_that_all_come_to_one_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)))
+    for number in range(6):
+        path = tmp_path / f"proc/irq/{number}/effective_affinity_list"
+        path.parent.mkdir(parents=True)
+        path.write_text("0\n")
+    found = host.interrupts(tmp_path)
+    assert found.level == WARNING and "irqbalance" in found.words
+    path.write_text("1\n")
+    assert host.interrupts(tmp_path).level == GOOD
+
+
 def machine(root: Path, device: str, **sysctls: str) -> Path:
     """A root directory whose only disk is that of tmp_path, by its number."""
     for name, value in sysctls.items():
@@ -220,6 +282,15 @@ def test_certificates_of_the_settings_are_looked_at_as_a_start_does(tmp_path: Pa
     config = Config().override("tls", certificate=str(soon.certificate), key=str(soon.key))
     (found,) = certificates.configured(config)
     assert found.level == WARNING and "tls.certificate ends in 9 days" in found.words
+    (_, other) = certificates.configured(config.override("broker", advertise="10.77.0.2"))
+    assert other.level == WARNING and "for localhost, 127.0.0.1" in other.words, other
+    assert "told to call 10.77.0.2" in other.words, other
+    many = issued(tmp_path, ca, "many", says="subjectAltName=DNS:*.example.org\n")
+    config = config.override("tls", certificate=str(many.certificate), key=str(many.key))
+    for name, count in (("b0.example.org", 1), ("example.org", 2), ("a.b0.example.org", 2)):
+        assert (
+            len(list(certificates.configured(config.override("broker", advertise=name)))) == count
+        )
     own = broker_files(tmp_path, ca, "own", f"barco:{uuid}/0")
     brokers, named = ("127.0.0.1", "127.0.0.2", "127.0.0.3"), str(ca.certificate)
     ring = Config().override(
