@@ -6,7 +6,7 @@ Everything above the seams is real. A worker that was killed comes back with wha
 import asyncio
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -261,6 +261,9 @@ class MemoryLog:
 
     def missing(self, topic: str, slice: int, first: int, end: int) -> BarcoError:
         return CorruptDataError(f"Events {first} to {end} are missing.")
+
+    async def look_up(self, streams: Sequence[tuple[str, int]]) -> None:
+        pass
 
     async def earliest(self, topic: str, slice: int) -> int | None:
         return self.kept.get((topic, slice))
