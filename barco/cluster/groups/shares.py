@@ -177,6 +177,7 @@ class Shares:
         self, ranks: list[int], fewer: int, givers: list[int], takers: list[tuple[int, int]]
     ) -> None:
         """Each of these has so many slices fewer; below 0: more."""
+        assert fewer != 0, "their part is another one"
         if fewer < 0:
             takers += zip(ranks, repeat(-fewer))
         for _ in range(fewer):
@@ -191,6 +192,7 @@ class Shares:
             elif len(mine) < share:
                 moves.takers.append((rank, share - len(mine)))
         moves.takers.reverse()
+        assert sum(many for _, many in moves.takers) == len(moves.givers), "one's gain, one's loss"
         return moves
 
     def _move(self, moves: _Moves) -> None:
@@ -211,6 +213,7 @@ class Shares:
             cut = len(mine) - many
             moved += mine[cut:]
             del mine[cut:]
+        assert len(moved) == len(moves.givers), "all of it is still where it came to"
         for giver, slice_ in zip(reversed(moves.givers), reversed(moved), strict=True):
             held[giver].append(slice_)
         self._touch(moves)
