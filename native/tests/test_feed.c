@@ -272,8 +272,8 @@ static void test_a_slow_one_sends_what_it_began_and_is_told_where_it_is(void)
     CHECK(reactor->feeds->bytes == 0);
 }
 
-/* More than are served in a turn, and something new in each: nobody has two turns while another waits
- * for one. */
+/* More than are served in a turn, and something new in each: nobody has two turns while another
+ * waits for one. */
 static void test_each_has_its_turn_before_anybody_has_another(void)
 {
     enum { MANY = HEARERS_PER_TURN + 26, TURNS = 600 };

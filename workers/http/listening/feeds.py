@@ -90,7 +90,7 @@ class Rendered(NamedTuple):
     after: Place
 
 
-class Found(NamedTuple):
+class ReadOfFeed(NamedTuple):
     """What was read of a slice."""
 
     pieces: list[Rendered]
@@ -183,7 +183,7 @@ class Feeds:
         """Where the slice ends now."""
         return await self.place(topic, number, "latest")
 
-    async def read(self, feed: Feed, number: int, offset: int, stop: int) -> Found:
+    async def read(self, feed: Feed, number: int, offset: int, stop: int) -> ReadOfFeed:
         """Some events from there on, rendered."""
         args = {
             "topic": feed.topic,
@@ -197,7 +197,7 @@ class Feeds:
         try:
             answer, worker = await self._ask(number, {**args, "budget": granted})
             if answer["extent"] is None:
-                return Found([], worker, more=False)
+                return ReadOfFeed([], worker, more=False)
             pieces = []
             extent = extent_from_list(answer["extent"])
             for run in runs([extent], self._context.ring):
@@ -208,7 +208,7 @@ class Feeds:
                         break
                     pieces.append(Rendered(lines, at, Place(run.epoch, after)))
                     at = after
-            return Found(pieces, worker, more=extent.more)
+            return ReadOfFeed(pieces, worker, more=extent.more)
         finally:
             self._context.memory.give_back(granted)
 
