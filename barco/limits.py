@@ -49,8 +49,9 @@ CONSUMER_TELLS_PEERS = 3
 """So often within its session time a broker's workers tell of a consumer that they hear of, and
 their broker tells the others, at least: of the last sign, and how old it is."""
 
-CONSUMER_LAG_SECONDS = 2.0
-"""A broker that was starved or stopped expires nobody for so long: it reads its news first."""
+CONSUMER_LAG_SECONDS, TICK_SECONDS, LOOK_SECONDS_MIN = 2.0, 1.0, 0.1
+"""A broker that was starved or stopped expires nobody for so long: it reads its news first. It
+looks for sessions that have ended when one is due, so often at most; chores come each second."""
 
 POSITIONS_MAX = 100_000
 """Group offsets in one worker, one for each (group, topic, slice), about 300 bytes each."""

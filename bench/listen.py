@@ -85,7 +85,8 @@ def measure(broker: RunningBroker, listeners: int, rate: int, seconds: float) ->
     print(
         f"{listeners} listeners, {sent} events in {took:.1f} s: p50 {told['p50']:.1f} ms, "
         f"p99 {told['p99']:.1f} ms, 99.9 % {told['p999']:.1f} ms, {cores / took:.2f} core, "
-        f"{each / 1024:.1f} KiB each; {missing} missing, {told['ended']} ended; "
+        f"{each / 1024:.1f} KiB each; {missing} missing, {told['ended']} ended; each has a turn "
+        f"every {told['turn_p50']:.1f} ms, p99 {told['turn_p99']:.1f} ms; "
         f"the ears took {told['cpu'] / took:.2f} core"
     )
     return passed and missing == 0 and told["ended"] == 0

@@ -192,6 +192,9 @@ class LogReaderLike(Protocol):
         """What to raise when nothing is found below the stable end; it is counted as damage. None:
         retention was there."""
 
+    async def look_up(self, streams: Sequence[tuple[str, int]], /) -> None:
+        """`earliest` of each of these will be asked for: what it takes is looked for once."""
+
     async def earliest(self, topic: str, slice_: int, /) -> int | None:
         """The lowest offset that is still on disk; None when there is nothing."""
 

@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from barco import limits
@@ -480,6 +480,9 @@ class _LateReader:
 
     async def by_timestamp(self, topic: str, slice_: int, timestamp_us: int, /) -> int | None:
         return await self._store.reader.by_timestamp(topic, slice_, timestamp_us)
+
+    async def look_up(self, streams: Sequence[tuple[str, int]], /) -> None:
+        await self._store.reader.look_up(streams)
 
     async def earliest(self, topic: str, slice_: int, /) -> int | None:
         return await self._store.reader.earliest(topic, slice_)

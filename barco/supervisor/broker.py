@@ -243,8 +243,7 @@ class Broker:
         """Processes that hold nothing, and that nobody has needed for a while; one at a time."""
         if self._stop.is_set() or self._endings or not self._control.informed:
             return
-        lives = {number: keeper.life for number, keeper in self._keepers.items()}
-        blank = {number for number, life in lives.items() if life is not None and life.blank}
+        blank = {n for n, keeper in self._keepers.items() if keeper.life and keeper.life.blank}
         spare = spare_ranges(self._table, self._control.needed(), blank)
         for token in self._idle.look(spare, now)[: min(1, len(self._table) - 1)]:
             self._endings.add(ending := asyncio.create_task(self._end_one(token)))
@@ -428,17 +427,19 @@ class Broker:
         return chores
 
     async def _tick(self) -> None:
-        """Give the control plane the time; a second is fine enough for all that it waits for."""
-        loop = asyncio.get_running_loop()
+        """Give the control plane the time: once a second, and when it waits for something."""
+        clock = asyncio.get_running_loop().time
         while True:
-            await asyncio.sleep(1.0)
-            self._send(self._control.tick(loop.time()))
+            until = clock() + limits.TICK_SECONDS
+            while (left := until - clock()) > 0:
+                await asyncio.sleep(min(left, self._control.pause(clock())))
+                self._send(self._control.look(clock()))
+            self._send(self._control.tick(clock()))
             self._look_at_notes()
             self._start_needed()
-            self._end_idle(loop.time())
+            self._end_idle(clock())
             self._announce()  # Nobody waits any more for one that died and holds nothing.
-            lives = [keeper.life for keeper in self._keepers.values()]
-            self._crowding.look((life.stats for life in lives if life is not None), loop.time())
+            self._crowding.look((k.life.stats for k in self._keepers.values() if k.life), clock())
 
     def _signalled(self, number: signal.Signals) -> None:
         self._signals += 1

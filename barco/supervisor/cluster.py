@@ -94,7 +94,7 @@ class Cluster:
         self._receipt = 0
         self._receipts = itertools.count(1)
         self._topics = itertools.count(1)
-        self._dirty = False
+        self._dirty = self._unstored = False
         self._forget_at = 0.0
         slices = ring_slices(hello.brokers, hello.slices_per_range)
         self._cut = Cut(hello.brokers, hello.slices_per_range)
@@ -111,6 +111,7 @@ class Cluster:
             ranked=self._topology.ranks,
         )
         self._control = Control(self._registrations, self._take_receipt)
+        self.pause = self._control.pause
         machine = Gossip(
             me,
             len(addresses),
@@ -128,7 +129,6 @@ class Cluster:
         if data_dir is not None:
             self._hints = stored_routes(data_dir, self._uuid, self._cut)
             self._heard.recall(self._hints)
-        self._unstored = False
         self.node = GossipNode(
             machine,
             hello,
@@ -193,17 +193,22 @@ class Cluster:
         self._publish()
         return sends
 
+    def look(self, now: float) -> Sends:
+        """After each `pause`."""
+        sends = self._control.tick(now)
+        self._publish()
+        return self._dispatch(sends)
+
     def tick(self, now: float) -> Sends:
         """About once a second."""
-        sends = self._control.tick(now)
+        sends = self.look(now)
         if self._forget_at <= now:
             self._forget_at = now + FORGET_SECONDS
             for consumer_id in self._registrations.forgotten():
                 self.node.machine.forget(CONSUMER, consumer_id)
-        self._publish()
         self._store()
         self._settle_target()
-        return self._dispatch(sends)
+        return sends
 
     def renew(self, table: ProcessTable, sessions: Mapping[int, int] | None = None) -> None:
         """This broker's processes are others now, or others are ready: the other brokers are told.
@@ -443,12 +448,7 @@ class Cluster:
         counters |= {"fact_bytes": machine.store.bytes, "local_health": machine.members.health}
         refusals = {str(ordinal): reason for ordinal, reason in node.refusals.items()}
         routes = {"version": self.routes.version, "faults": self._heard.faults()}
-        return {
-            "brokers": brokers,
-            "refusals": refusals,
-            "gossip": counters,
-            "routes": routes,
-        }
+        return {"brokers": brokers, "refusals": refusals, "gossip": counters, "routes": routes}
 
 
 def join(

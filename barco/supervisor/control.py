@@ -16,7 +16,13 @@ from barco.cluster.ring.growing import needed_ranges
 from barco.cluster.ring.routes import RouteTable, unpack_route
 from barco.cluster.ring.target import Target, unpack_target
 from barco.errors import BarcoError, NotReadyError, ProtocolError
-from barco.limits import CONSUMER_LAG_SECONDS, FRAME_BYTES_MAX, VIEW_SECONDS_MAX
+from barco.limits import (
+    CONSUMER_LAG_SECONDS,
+    FRAME_BYTES_MAX,
+    LOOK_SECONDS_MIN,
+    TICK_SECONDS,
+    VIEW_SECONDS_MAX,
+)
 from barco.model.ranges import HeldRange
 from barco.protocol import messages
 from barco.types import Ordinal
@@ -91,9 +97,17 @@ class Alone:
             return self._tell_target(self._workers)
         return self._control.receive(worker, message, now)
 
+    def pause(self, now: float) -> float:
+        """As `Control.pause`."""
+        return self._control.pause(now)
+
+    def look(self, now: float) -> Sends:
+        """After each `pause`."""
+        return self._control.tick(now)
+
     def tick(self, now: float) -> Sends:
         """About once a second."""
-        return self._control.tick(now)
+        return self.look(now)
 
     def _tell_target(self, workers: Iterable[int]) -> Sends:
         if self.target is None:
@@ -210,8 +224,16 @@ class Control:
         """When `tick` next has something to do."""
         times = [item.deadline for item in self._waiting]
         if (machine := self._machine.deadline()) is not None:
-            times.append(machine)
+            times.append(max(machine, self._expires_at))
         return min(times, default=None)
+
+    def pause(self, now: float) -> float:
+        """For how long `tick` can wait, in seconds: whose session ends is not kept for the next
+        full second. Many end at other times each: they are looked at together."""
+        deadline = self.deadline()
+        if deadline is None:
+            return TICK_SECONDS
+        return min(TICK_SECONDS, max(LOOK_SECONDS_MIN, deadline - now))
 
     def _views(self, workers: Iterable[int]) -> Sends:
         sends: Sends = []

@@ -29,8 +29,13 @@ static struct {
     uint32_t rest;
     char bytes[REST_MAX];
 } ears[LISTENERS_MAX];
-static uint64_t buckets[BUCKETS];
-static uint64_t timed, lines, ended;
+struct histogram {
+    uint64_t buckets[BUCKETS], count;
+};
+
+static struct histogram lateness, pauses; /* pauses: between two reads of a listener */
+static double last_read[LISTENERS_MAX];
+static uint64_t lines, ended;
 static char buffer[REST_MAX + (1 << 16)];
 
 static double now_s(void)
@@ -72,6 +77,13 @@ static int listen_to(uint16_t port)
     return fd;
 }
 
+static void note(struct histogram *to, double seconds)
+{
+    const uint64_t bucket = seconds > 0 ? (uint64_t)(seconds * 1e6) / BUCKET_US : 0;
+    to->buckets[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
+    to->count++;
+}
+
 /* One event; or a comment, which has no value. */
 static void hear(const char *event, size_t len, double now)
 {
@@ -79,10 +91,7 @@ static void hear(const char *event, size_t len, double now)
     const char *at = memmem(event, len, mark, sizeof mark - 1);
     if (at == NULL)
         return;
-    const double late_us = (now - strtod(at + sizeof mark - 1, NULL)) * 1e6;
-    const uint64_t bucket = late_us > 0 ? (uint64_t)late_us / BUCKET_US : 0;
-    buckets[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
-    timed++;
+    note(&lateness, now - strtod(at + sizeof mark - 1, NULL));
 }
 
 static void read_one(int epoll, int fd)
@@ -103,6 +112,9 @@ static void read_one(int epoll, int fd)
     if (fd % TIMED != 0)
         return;
     const double now = now_s();
+    if (last_read[fd] > 0)
+        note(&pauses, now - last_read[fd]);
+    last_read[fd] = now;
     at = buffer;
     while ((stop = memmem(at, (size_t)(end - at), "\n\n", 2)) != NULL) {
         hear(at, (size_t)(stop - at), now);
@@ -116,14 +128,14 @@ static void read_one(int epoll, int fd)
     memcpy(ears[fd].bytes, at, ears[fd].rest);
 }
 
-/* Milliseconds within which such a share of all was heard. */
-static double share_ms(double share)
+/* Milliseconds that such a share of all was below. */
+static double share_ms(const struct histogram *of, double share)
 {
-    uint64_t left = (uint64_t)((double)timed * share);
+    uint64_t left = (uint64_t)((double)of->count * share);
     for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
-        if (left < buckets[bucket])
+        if (left < of->buckets[bucket])
             return (bucket + 1) * (double)BUCKET_US / 1000;
-        left -= buckets[bucket];
+        left -= of->buckets[bucket];
     }
     return BUCKETS * (double)BUCKET_US / 1000;
 }
@@ -171,8 +183,10 @@ int main(int argc, char **argv)
     struct timespec cpu;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
     printf("{\"heard\": %llu, \"ended\": %llu, \"p50\": %.1f, \"p99\": %.1f, \"p999\": %.1f, "
-           "\"cpu\": %.2f}\n",
-           (unsigned long long)(lines / EVENT_LINES), (unsigned long long)ended, share_ms(0.5),
-           share_ms(0.99), share_ms(0.999), (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9);
+           "\"turn_p50\": %.1f, \"turn_p99\": %.1f, \"cpu\": %.2f}\n",
+           (unsigned long long)(lines / EVENT_LINES), (unsigned long long)ended,
+           share_ms(&lateness, 0.5), share_ms(&lateness, 0.99), share_ms(&lateness, 0.999),
+           share_ms(&pauses, 0.5), share_ms(&pauses, 0.99),
+           (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9);
     return 0;
 }

@@ -453,8 +453,9 @@ bool hearers_serve(struct reactor *reactor)
     if (urgent_at(reactor->loop.monotonic_us))
         left /= 2; /* clients wait for appends */
     const unsigned most = left;
-    for (uint32_t i = 0; i < FEEDS_MAX && left > 0; i++) {
+    for (uint32_t i = 0, seen = 0; i < FEEDS_MAX && seen < feeds->count && left > 0; i++) {
         struct feed *feed = feeds->feeds[feeds->next];
+        seen += feed != NULL;
         feeds->next = (feeds->next + 1) % FEEDS_MAX;
         while (feed != NULL && !feed->ending && left > 0 && feed->due.first != NULL &&
                due_in_us(reactor, feed) == 0) {
@@ -473,8 +474,10 @@ int64_t hearers_in_us(const struct reactor *reactor)
         return soonest;
     if (feeds->ending > 0)
         return 0;
-    for (uint32_t number = 0; number < FEEDS_MAX && soonest > 0; number++) {
+    uint32_t seen = 0;
+    for (uint32_t number = 0; number < FEEDS_MAX && seen < feeds->count && soonest > 0; number++) {
         const struct feed *feed = feeds->feeds[number];
+        seen += feed != NULL;
         if (feed == NULL || feed->ending || feed->due.first == NULL)
             continue;
         const int64_t in_us = due_in_us(reactor, feed);

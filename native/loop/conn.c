@@ -111,6 +111,10 @@ void conn_mark_dirty(struct conn *conn)
     if (conn->dirty)
         return;
     conn->dirty = true;
-    conn->next_dirty = loop->dirty;
-    loop->dirty = conn;
+    conn->next_dirty = NULL;
+    if (loop->dirty == NULL)
+        loop->dirty = conn;
+    else
+        loop->dirty_last->next_dirty = conn;
+    loop->dirty_last = conn;
 }

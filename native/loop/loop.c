@@ -151,10 +151,15 @@ static struct conn *take_dirty(struct loop *loop)
 
 static void forget_dirty(struct loop *loop, struct conn *conn)
 {
-    struct conn **at = &loop->dirty;
-    while (*at != conn)
-        at = &(*at)->next_dirty;
-    *at = conn->next_dirty;
+    struct conn *before = NULL, *at = loop->dirty;
+    for (; at != conn; at = at->next_dirty)
+        before = at;
+    if (before != NULL)
+        before->next_dirty = conn->next_dirty;
+    else
+        loop->dirty = conn->next_dirty;
+    if (loop->dirty_last == conn)
+        loop->dirty_last = before;
 }
 
 /* Reading stops while input waits for our own turn, and goes on after it. */

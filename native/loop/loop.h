@@ -40,7 +40,8 @@ struct loop {
     uint32_t table_capacity, table_used, conn_count;
     uint32_t *table_free, table_free_count;
     uint32_t next_generation;
-    struct conn *dirty, *closing;
+    struct conn *dirty, *dirty_last; /* in the order in which they became it; the last of some */
+    struct conn *closing;
     struct conn *late_first, *late_last; /* whose answers are put off, see send.c */
     bool selector_ready;
     /* How many completions are worth waking up for, and how long to wait for so many; 0 or 1: each

@@ -25,7 +25,7 @@ static void start(int engine)
         .log = {.arena_bytes = 8u << 20, .epoch = 1, .session = 1, .acceleration = 1},
         .request_bytes_max = 256u << 10, .event_bytes_max = 64u << 10, .memory_max = 64u << 20,
         .workers = 1, .slices = 8, .slice_last = 7, .ring_size = 1, .peers = 3,
-        .connections_max = 100, .range_start = INT64_MIN, .engine = engine};
+        .connections_max = 120, .range_start = INT64_MIN, .engine = engine};
     const char *error;
     socklen_t len = sizeof at;
     at = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -272,6 +272,53 @@ static void test_a_slow_one_sends_what_it_began_and_is_told_where_it_is(void)
     CHECK(reactor->feeds->bytes == 0);
 }
 
+/* More than are served in a turn, and something new in each: nobody has two turns while another
+ * waits for one. */
+static void test_each_has_its_turn_before_anybody_has_another(void)
+{
+    enum { MANY = HEARERS_PER_TURN + 26, TURNS = 600 };
+    int fds[MANY];
+    struct conn *conns[MANY];
+    struct reader readers[MANY];
+    int64_t served[MANY];
+    uint32_t turns[MANY], least = 0;
+    const int feed = feed_open(reactor, "0", 1);
+    for (int i = 0; i < MANY; i++) {
+        conns[i] = come(&fds[i]);
+        readers[i] = (struct reader){.next = pushed + 1};
+        served[i] = turns[i] = 0;
+        CHECK(hearer_join(conns[i], (uint32_t)feed, 0));
+    }
+    for (int n = 0; n < TURNS; n++) {
+        uint32_t most = 0;
+        CHECK(push(feed, 40));
+        reactor_run(reactor, 0); /* one turn of the loop */
+        take_news(NULL);
+        least = UINT32_MAX;
+        for (int i = 0; i < MANY; i++) {
+            const struct hearer *hearer = client_of(conns[i])->hearer;
+            CHECK(hearer != NULL && hearer->feed != NULL);
+            turns[i] += hearer->served_us != served[i];
+            served[i] = hearer->served_us;
+            most = turns[i] > most ? turns[i] : most;
+            least = turns[i] < least ? turns[i] : least;
+            read_some(fds[i], &readers[i]);
+        }
+        CHECK(most - least <= 1);
+    }
+    CHECK(least > 10);
+    feed_close(reactor, (uint32_t)feed);
+    for (int i = 0; i < MANY; i++) {
+        for (int n = 0; !readers[i].ended; n++) {
+            CHECK(n < TURNS_MAX);
+            turn();
+            read_some(fds[i], &readers[i]);
+        }
+        close(fds[i]);
+    }
+    CHECK(reactor->feeds->bytes == 0);
+}
+
 /* Closing costs the kernel much: those of a feed that ends go some at a time. */
 static void test_a_feed_that_ends_lets_few_go_in_a_turn(void)
 {
@@ -414,6 +461,7 @@ int main(void)
         start(engine);
         test_all_hear_all_and_join_where_it_is_kept();
         test_a_slow_one_sends_what_it_began_and_is_told_where_it_is();
+        test_each_has_its_turn_before_anybody_has_another();
         test_a_feed_that_ends_lets_few_go_in_a_turn();
         test_beats_whatever_was_asked_behind("");
         test_beats_whatever_was_asked_behind("GET /x HT");

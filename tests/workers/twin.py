@@ -254,13 +254,13 @@ class MemoryLog:
             await self.pause.wait()
         from_offset = max(from_offset, self.kept.get((topic, slice), 0))
         chunks, after = self.reactor._from((topic, slice), from_offset, max(1, max_bytes))
-        if columns >= 0:
-            chunks = [_native.chunks_project(chunk, columns) for chunk in chunks]
-        views = [memoryview(chunk) for chunk in chunks]
-        return SimpleNamespace(chunks=views, next_offset=after)
+        cut = (each if columns < 0 else _native.chunks_project(each, columns) for each in chunks)
+        return SimpleNamespace(chunks=[memoryview(each) for each in cut], next_offset=after)
 
     def missing(self, topic: str, slice: int, first: int, end: int) -> BarcoError:
         return CorruptDataError(f"Events {first} to {end} are missing.")
+
+    async def look_up(self, streams: object) -> None: ...
 
     async def earliest(self, topic: str, slice: int) -> int | None:
         return self.kept.get((topic, slice))

@@ -191,23 +191,20 @@ class Offsets:
 
     async def positions(self, group: str) -> list[dict[str, Any]]:
         """The group's offsets on the slices of this worker, with the bounds of the slices."""
-        found = []
-        for cursor in list(self._cursors.values()):
-            if cursor.group == group:
-                start = await self._reads.earliest(cursor.topic, cursor.slice)
-                _, end = self._reads.bounds(cursor.topic, cursor.slice)
-                found.append(
-                    {
-                        "topic": cursor.topic,
-                        "slice": cursor.slice,
-                        "committed": max(0, cursor.committed),
-                        "delivered": cursor.position,
-                        "start": start,
-                        "end": end,
-                        "holder": cursor.holder[0] if cursor.holder else None,
-                    }
-                )
-        return found
+        cursors = [cursor for cursor in self._cursors.values() if cursor.group == group]
+        starts = await self._reads.earliest_of([(each.topic, each.slice) for each in cursors])
+        return [
+            {
+                "topic": cursor.topic,
+                "slice": cursor.slice,
+                "committed": max(0, cursor.committed),
+                "delivered": cursor.position,
+                "start": start,
+                "end": self._reads.bounds(cursor.topic, cursor.slice)[1],
+                "holder": cursor.holder[0] if cursor.holder else None,
+            }
+            for cursor, start in zip(cursors, starts, strict=True)
+        ]
 
     async def lags(self, most: int) -> list[tuple[int, str, str, int]]:
         """(events, group, topic, slice) of those that are furthest behind, these first."""

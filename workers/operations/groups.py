@@ -62,9 +62,10 @@ class GroupDesk:
 
     async def _positions(self, args: Args) -> list[dict[str, Any]]:
         found = await self._consumption.positions(args["group"])
-        for slot in self._queues.all_of(args["group"]):
+        slots = list(self._queues.all_of(args["group"]))
+        starts = await self._reads.earliest_of([(each.topic, each.slice) for each in slots])
+        for slot, start in zip(slots, starts, strict=True):
             window = slot.window
-            start = await self._reads.earliest(slot.topic, slot.slice)
             end = self._queues.end(slot)
             found.append(
                 {

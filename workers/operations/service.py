@@ -371,8 +371,10 @@ class ShardService:
             self.topics.open()  # Changes come in with the leader's groups.
         described = self.topics.describe(args["topic"])
         if (only := described.get(args["topic"])) is not None:
-            for stream in only["streams"]:
-                stream[1] = await self.reads.earliest(args["topic"], stream[0])
+            streams = only["streams"]
+            starts = await self.reads.earliest_of([(args["topic"], each[0]) for each in streams])
+            for stream, start in zip(streams, starts, strict=True):
+                stream[1] = start
         for entry in described.values():
             for stream in entry["streams"]:
                 stream[0] += self.first_slice

@@ -31,6 +31,9 @@ REST_SHARE = 8
 """Of a budget of stored bytes: a smaller rest is not filled from the disk. Another look there costs
 half a millisecond, and makes a reader of large answers look like one of many small ones."""
 
+LOOKED_UP_AT_ONCE = 1024
+"""Streams, of which the beginnings are looked for in one walk: the catalog remembers more."""
+
 READ_SECONDS = 1.0
 """Of one answer, about: cut down to offsets, gigabytes of the disk fit into a budget, and who asks
 waits for some seconds only."""
@@ -162,6 +165,15 @@ class Reads:
             return end
         kept = await self._reader.earliest(topic, slice)
         return start if kept is None else min(max(start, kept), end)
+
+    async def earliest_of(self, streams: Sequence[Slot]) -> list[int]:
+        """`earliest` of each of many: they are looked for together, so many at once."""
+        found = []
+        for at in range(0, len(streams), LOOKED_UP_AT_ONCE):
+            some = streams[at : at + LOOKED_UP_AT_ONCE]
+            await self._reader.look_up(some)
+            found += [await self.earliest(*stream) for stream in some]
+        return found
 
     async def read(
         self,

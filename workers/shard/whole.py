@@ -6,7 +6,7 @@ elsewhere between two generations that are here. Positions go on through all of 
 asks for an offset, and nothing is given before what is elsewhere and comes first has been.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from barco.errors import BarcoError
@@ -135,6 +135,10 @@ class WholeReader:
         if (topic, slice_) in self._gone:
             return None
         return self._here.missing(topic, slice_, first, end)
+
+    async def look_up(self, streams: Sequence[tuple[str, int]], /) -> None:
+        """Of those that are here; what was here before is asked for elsewhere, by each stream."""
+        await self._here.look_up(streams)
 
     async def earliest(self, topic: str, slice_: int, /) -> int | None:
         """The lowest offset that is left anywhere; OFFSET_MAX: there were some elsewhere, and none

@@ -17,12 +17,13 @@ from barco.supervisor.control import PEER, Alone, Control
 SLICES = [(-(2**63), index) for index in range(8)]
 
 
-def register(identifier: int, consumer: str, group: str = "g") -> dict[str, Any]:
-    args = {
+def register(identifier: int, consumer: str, group: str = "g", **more: int) -> dict[str, Any]:
+    args: dict[str, Any] = {
         "consumerId": consumer,
         "group": group,
         "topics": ["t"],
         "start": "startFromEarliest",
+        **more,
     }
     return {"type": "request", "id": identifier, "op": "register", "args": args}
 
@@ -162,6 +163,25 @@ def test_silent_consumers_expire_and_everybody_is_told() -> None:
     views = by_type(it.tick(late), "view")
     assert [worker for worker, _ in views] == [0, 1]
     assert views[0][1]["removed"] == ["g"]
+
+
+def test_a_session_ends_when_it_is_over_and_not_a_second_later() -> None:
+    """By a clock that is asked as often as it wants to be; many that end are looked at together."""
+    it, now, looks = control(1), 0.3, 0
+    least = limits.CONSUMER_SESSION_MS_MIN / 1000
+    for number in range(100):
+        of = register(number, f"c{number}", sessionMs=limits.CONSUMER_SESSION_MS_MIN)
+        it.receive(0, of, now + number / 1000)
+    ended = 0
+    while ended < 100:
+        now += it.pause(now)
+        looks += 1
+        for _, view in by_type(it.tick(now), "view"):
+            members = view["groups"].get("g", {}).values()
+            ended += 100 if view["removed"] else sum(member is None for member in members)
+        assert looks < 12, "once a second, and then as often as there is something"
+    assert now < 0.3 + 0.1 + least + limits.LOOK_SECONDS_MIN + 0.01
+    assert it.pause(now) == limits.TICK_SECONDS
 
 
 def test_a_broker_that_stood_still_hears_its_news_before_it_expires_anybody() -> None:

@@ -212,10 +212,9 @@ class Listen:
         while places[each].offset < stop and number in self._listeners and not feed.ended:
             async with self._turns:
                 found = await feeds.read(feed, each, places[each].offset, stop)
-            if isinstance(found, int):  # Who has it is behind whoever had it before.
+            if not found.pieces:  # Who has it is behind whoever had it before.
                 await asyncio.sleep(BEGIN_PAUSE_S)
-                continue
-            for piece in found:
+            for piece in found.pieces:
                 text = feed.text(each, places, piece)
                 listener.sent = asyncio.get_running_loop().create_future()
                 if not streams.stream_write(number, text) or not await listener.sent:

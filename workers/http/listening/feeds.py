@@ -90,6 +90,16 @@ class Rendered(NamedTuple):
     after: Place
 
 
+class ReadOfFeed(NamedTuple):
+    """What was read of a slice."""
+
+    pieces: list[Rendered]
+    worker: int
+    """Who has the slice: there is waited for what follows."""
+    more: bool
+    """Whether there is more already."""
+
+
 class Feed:
     """What listeners of some slices of a topic hear."""
 
@@ -173,8 +183,8 @@ class Feeds:
         """Where the slice ends now."""
         return await self.place(topic, number, "latest")
 
-    async def read(self, feed: Feed, number: int, offset: int, stop: int) -> list[Rendered] | int:
-        """Some events from there on, rendered; else the worker at which to wait for them."""
+    async def read(self, feed: Feed, number: int, offset: int, stop: int) -> ReadOfFeed:
+        """Some events from there on, rendered."""
         args = {
             "topic": feed.topic,
             "slice": self._context.index(number),
@@ -187,7 +197,7 @@ class Feeds:
         try:
             answer, worker = await self._ask(number, {**args, "budget": granted})
             if answer["extent"] is None:
-                return worker
+                return ReadOfFeed([], worker, more=False)
             pieces = []
             extent = extent_from_list(answer["extent"])
             for run in runs([extent], self._context.ring):
@@ -198,7 +208,7 @@ class Feeds:
                         break
                     pieces.append(Rendered(lines, at, Place(run.epoch, after)))
                     at = after
-            return pieces
+            return ReadOfFeed(pieces, worker, more=extent.more)
         finally:
             self._context.memory.give_back(granted)
 
@@ -213,14 +223,14 @@ class Feeds:
                 return
             try:
                 found = await self.read(feed, number, feed.places[number].offset, 2**63)
-                if isinstance(found, int):
-                    await self._wait(feed, number, found)
-                    continue
-                for piece in found:
+                for piece in found.pieces:
                     if not await self._push(feed, number, piece):
                         self.end(feed)
                         return
-                await asyncio.sleep(PAUSE_S)
+                if found.pieces or found.more:
+                    await asyncio.sleep(PAUSE_S)
+                if not found.more:
+                    await self._wait(feed, number, found.worker)
             except (NotReadyError, BusyError, PeerError):
                 await asyncio.sleep(RETRY_S)
             except BarcoError as error:  # Retention was faster, or the topic is gone.

@@ -7,7 +7,7 @@ import asyncio
 import os
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -31,7 +31,7 @@ HOLE_SEGMENTS_MAX = 8
 """Looked at for a hole in the offsets, while its reader waits."""
 
 _TURN = 32
-"""Sidecars looked at before the event loop gets its turn."""
+"""Looks into sidecars before the event loop gets its turn."""
 
 
 class SegmentKey(NamedTuple):
@@ -325,23 +325,40 @@ class Catalog:
         if known is not None:
             self._streams.move_to_end(name)
             return known
-        found: list[StreamPart] = []
+        return (await self._look_up([name]))[name]
+
+    async def look_up(self, streams: Iterable[tuple[str, int]]) -> None:
+        """Find out in one walk over the segments where all of these are, and not in one for each:
+        `parts` of some thousand of them knows it then."""
+        unknown = [name for name in dict.fromkeys(streams) if name not in self._streams]
+        if unknown:
+            await self._look_up(unknown[:STREAMS_MAX])
+
+    async def _look_up(
+        self, streams: Sequence[tuple[str, int]]
+    ) -> dict[tuple[str, int], list[StreamPart]]:
+        found: dict[tuple[str, int], list[StreamPart]] = {name: [] for name in streams}
         visited: set[SegmentKey] = set()
+        looked = 0
         # Again until nothing is new: segments are sealed while the loop has other turns.
         while todo := [key for key in self._order if key not in visited]:
-            for count, key in enumerate(todo):
+            for key in todo:
                 visited.add(key)
                 try:
-                    found.extend(_parts(key, await self.sidecar(key), topic, slice_))
+                    sidecar = await self.sidecar(key)
                 except (KeyError, FileNotFoundError):
                     continue  # Retention was faster.
-                if count % _TURN == _TURN - 1:
+                for name in streams:
+                    found[name] += _parts(key, sidecar, *name)
+                looked += len(streams)
+                if looked >= _TURN:
+                    looked = 0
                     await asyncio.sleep(0)
-        found = sorted(part for part in found if part.key in self._segments)
-        self._streams[name] = found
+        for name, parts in found.items():
+            self._streams[name] = sorted(part for part in parts if part.key in self._segments)
         while len(self._streams) > STREAMS_MAX:
             self._streams.popitem(last=False)
-        return found
+        return {name: self._streams.get(name, parts) for name, parts in found.items()}
 
     async def part_at(self, topic: str, slice_: int, offset: int) -> StreamPart | None:
         """The segment that holds `offset`, or else the next event after it."""

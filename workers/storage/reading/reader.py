@@ -7,7 +7,7 @@ Spark load) gets the next megabytes read ahead while its last answer is on its w
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from barco import _native
@@ -146,6 +146,10 @@ class LogReader:
             f"offsets {first} to {end - 1} of topic {topic}, slice {slice_} cannot be found: the "
             "chunks that held them are damaged"
         )
+
+    async def look_up(self, streams: Sequence[tuple[str, int]]) -> None:
+        """`earliest` of each of these will be asked for: what it takes is looked for once."""
+        await self._catalog.look_up(streams)
 
     async def earliest(self, topic: str, slice_: int) -> int | None:
         """The lowest offset that is still on disk; None when there is nothing."""

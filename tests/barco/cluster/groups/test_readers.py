@@ -238,16 +238,24 @@ def plainly(slices: int, weights: Sequence[int]) -> list[int]:
     return given
 
 
-def rank_by_rank(slices: int, weights: Sequence[int]) -> list[list[int]]:
-    """Each takes what others have too much, of the first one first; the last one takes first."""
+def rank_by_rank(
+    slices: int, weights: Sequence[int], at_last: Sequence[int] = ()
+) -> list[list[int]]:
+    """Each takes what others have too much, of the first one first; the last one takes first. So
+    many slices each has at last, if not what its weight gives it."""
     held: list[list[int]] = []
-    for last in range(len(weights)):
-        held.append([] if held else list(range(slices)))
-        given = plainly(slices, weights[: last + 1])
+
+    def share_out(given: Sequence[int]) -> None:
         lacking = [rank for rank, mine in enumerate(held) for _ in range(given[rank] - len(mine))]
         for rank, mine in enumerate(held):
             for _ in range(len(mine) - given[rank]):
                 held[lacking.pop()].append(mine.pop())
+
+    for last in range(len(weights)):
+        held.append([] if held else list(range(slices)))
+        share_out(plainly(slices, weights[: last + 1]))
+    if at_last:
+        share_out(at_last)
     return [sorted(mine) for mine in held]
 
 
@@ -262,6 +270,26 @@ def test_only_those_whose_part_changes_are_looked_at(weights: tuple[int, ...]) -
             assert shares(slices, given) == plainly(slices, given)
             found = [list(kept.of(rank)) for rank in range(len(given))]
             assert found == rank_by_rank(slices, given)
+
+
+@pytest.mark.parametrize("most", [1, 4, 100])
+def test_many_at_once_and_what_goes_again_is_as_if_it_had_come_one_by_one(most: int) -> None:
+    """What moved when a rank came is not kept: it is found again when the rank goes."""
+    chance = random.Random(most)
+    weights = [chance.randint(1, most) for _ in range(200)]
+    kept, steps = Shares(2_000), []
+    for count in (200, 80, 79, 160, 3, 200):
+        kept.settle(weights[:count], shares(2_000, weights[:count]))
+        steps.append((count, [list(kept.of(rank)) for rank in range(count)]))
+        assert sum(map(len, steps[-1][1])) == 2_000
+    for count, found in steps:
+        assert found == rank_by_rank(2_000, weights[:count])
+    given = shares(2_000, weights)
+    for _ in range(3):  # As where some of more readers than slices have to be idle.
+        chance.shuffle(given)
+        kept.settle(weights, given)
+        wanted = rank_by_rank(2_000, weights, given)
+        assert [list(kept.of(rank)) for rank in range(200)] == wanted
 
 
 def test_of_more_readers_than_slices_brokers_take_turns() -> None:

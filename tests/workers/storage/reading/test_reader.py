@@ -88,6 +88,30 @@ def test_everything_comes_back_in_order(shard, go, engine, step):
     go(test, engine)
 
 
+def test_where_many_streams_begin_is_found_in_one_walk(shard, go, engine, monkeypatch):
+    ends = two_generations(shard)
+    wanted = [*ends, ("none", 0), *ends]
+
+    async def test(bulk):
+        one_by_one = await opened(shard, bulk)
+        begun = [await one_by_one.earliest(*name) for name in wanted]
+        one_by_one.close()
+        reader = await opened(shard, bulk)
+        looked: list[Any] = []
+        sidecar = reader._catalog.sidecar
+        monkeypatch.setattr(
+            reader._catalog, "sidecar", lambda key: (looked.append(key), sidecar(key))[1]
+        )
+        await reader.look_up(wanted)
+        assert len(looked) == len(set(looked)) == 6, "each segment once"
+        assert [await reader.earliest(*name) for name in wanted] == begun
+        await reader.look_up(wanted)
+        assert len(looked) == 6, "all of it is known"
+        reader.close()
+
+    go(test, engine)
+
+
 def test_many_readers_share_a_small_pool(shard, go, engine):
     """Nobody fails for want of buffers, and all are given back."""
     ends = two_generations(shard)
