@@ -14,6 +14,7 @@ const SPARKS = 64; // Slices whose lag is drawn, those that are furthest behind.
 const SPARK_POINTS = 120; // Of one of them: then every second one goes.
 const STEPS = 12; // Of the hour before a topic is looked at.
 const LATELY = { "Cache-Control": "max-age=2" }; // What somebody else was told a look ago will do.
+const A_WHILE_AGO = { "Cache-Control": "max-age=5" }; // Of lags, which are many questions.
 const LAGS_EVERY = 5; // Looks until each group has been asked for its lag, where there are many.
 const EVENTS_MAX = 500;
 const TOPICS_SHOWN = 100; // At a time.
@@ -164,7 +165,7 @@ function ringPage() {
   const brokers = element("div", { class: "scroll", tabindex: "0", "aria-label": "Brokers" });
   const ranges = element("div", { class: "scroll", tabindex: "0", "aria-label": "Ranges" });
   const going = element("p", { class: "note" });
-  const brokerTable = lasting(["broker", "address", "state", "#leads", "#events/s", "#in/s", "#out/s", "#cores", "#memory", "#disk free", "#scrubbed/s"]);
+  const brokerTable = lasting(["broker", "address", "state", "#leads", "#events/s", "#in/s", "#out/s", "#cores", "#memory", "#disk free", "#scrub/s"]);
   const rangeTable = lasting(["slices", "leader", "copies", "#epoch", "generations"]);
   fill(brokers, [brokerTable.node]);
   fill(ranges, [rangeTable.node]);
@@ -347,7 +348,7 @@ function groupsPage() {
     const turn = looks++ % LAGS_EVERY;
     await Promise.allSettled(groups.slice(0, GROUPS_ASKED).map(async ({ group }, index) => {
       if (positionsOf.has(group) && index % LAGS_EVERY !== turn) return;
-      positionsOf.set(group, (await lately(`/v1/groups/${encodeURIComponent(group)}`)).positions ?? []);
+      positionsOf.set(group, (await ask(`/v1/groups/${encodeURIComponent(group)}`, { headers: A_WHILE_AGO })).positions ?? []);
     }));
     fill(rows, [
       groups.length
@@ -734,7 +735,7 @@ async function describe(topic) {
   ]);
   const size = slices.reduce((sum, each) => sum + (each.bytes ?? 0), 0);
   return [
-    `${count(told.events)} events, ${bytes(size)} as they are stored`,
+    `${bytes(size)} as it is stored`,
     told.retentionHours ? `kept ${told.retentionHours} hours` : "kept as long as the broker keeps any",
     ...(told.retentionBytes ? [`and ${bytes(told.retentionBytes)} at most`] : []),
     told.compression === "none" ? "not compressed" : `compressed with ${told.compression}`,
