@@ -1,5 +1,5 @@
-"""Events that are sent again, or dropped, as many as go at once: what is told of them when something
-goes wrong on the way. What becomes of them at a real broker: tests/integration/test_letters.py."""
+"""Events that are sent again, or dropped, as many as go at once: what is told of them when
+something goes wrong on the way. At a real broker: tests/integration/test_letters.py."""
 
 import json
 from typing import Any

@@ -12,7 +12,7 @@ BROKER = object_of(
     state={"type": "string", "enum": ["alive", "suspect", "down", "left", "unknown"]},
     since={
         "type": ["integer", "null"],
-        "description": "When it came or went, in microseconds since 1970; null: nobody here saw it.",
+        "description": "When it came or went, microseconds since 1970; null: nobody here saw it.",
     },
     ports={"type": "object", "additionalProperties": {"type": "integer"}},
     diskUuid={"type": ["string", "null"]},
