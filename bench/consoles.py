@@ -44,6 +44,8 @@ PAGES = {
     "follow": "console#topic/t?from=newest&n=50&slice=all&live=1",
     "groups": "console#groups",
     "group": "console#group/g0",
+    "jobs": "console#jobs",
+    "audit": "console#audit",
     "listen": "console/listen.html#t",
 }
 HOSTS = ("127.0.8.1", "127.0.8.2", "127.0.8.3")

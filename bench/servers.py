@@ -291,6 +291,42 @@ def nats() -> Iterator[Peer]:
             machine.stop(process)
 
 
+FLUENT_BIT_CONF = """\
+[SERVICE]
+    flush 1
+    log_level error
+[INPUT]
+    name {source}
+    listen 127.0.0.1
+    port {port}
+    buffer_max_size 32M
+[OUTPUT]
+    name null
+    match *
+"""
+
+
+@contextlib.contextmanager
+def fluent_bit(source: str) -> Iterator[Peer]:
+    """Fluent Bit with one of its own sources, whose records go nowhere: nothing is stored.
+    $BARCO_BENCH_FLUENT_BIT, or `fluent-bit` on the path."""
+    program = os.environ.get("BARCO_BENCH_FLUENT_BIT") or machine.tool("fluent-bit")
+    with scratch_dir("fluent-bit") as directory:
+        port = machine.free_port()
+        config = directory / "fluent-bit.conf"
+        config.write_text(FLUENT_BIT_CONF.format(source=source, port=port))
+        with (directory / "fluent-bit.log").open("wb") as log:
+            process = start_tied(
+                [program, "-c", str(config)], stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            machine.wait_until(lambda: machine.listens(port), 10, "fluent-bit")
+            machine.pin(process.pid, SERVER_CORE)
+            yield Peer(process, port, [process.pid])
+        finally:
+            machine.stop(process)
+
+
 @contextlib.contextmanager
 def sink() -> Iterator[Peer]:
     """bench/sink: reads requests of one size and answers 204; the generator's own ceiling."""

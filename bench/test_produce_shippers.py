@@ -11,7 +11,7 @@ import pytest
 from bench.cases import PATH, KiB, lines
 from bench.harness import LAB, METER, SETTINGS, interleave, ratios, report
 from bench.load import Load, load
-from bench.servers import MINIMAL, NDJSON, TOPIC, Broker
+from bench.servers import MINIMAL, NDJSON, TOPIC, Broker, Server, fluent_bit
 
 BODY_BYTES = 256 * KiB
 Lines = list[bytes]
@@ -67,6 +67,14 @@ CASES: dict[str, tuple[Callable[[Lines], bytes], str, str]] = {
 }
 
 
+PEERS = {
+    "shippers-bulk": ("elasticsearch", "/_bulk"),
+    "shippers-hec": ("splunk", "/services/collector/event"),
+    "shippers-otlp": ("opentelemetry", "/v1/logs"),
+}
+"""Fluent Bit's source of each protocol, and the path there."""
+
+
 def bodies(path: Path, events: Lines, make: Callable[[Lines], bytes]) -> Path:
     """Bodies of these events, as the generator's --payload-frames wants them."""
     taken: Lines = []
@@ -82,11 +90,11 @@ def bodies(path: Path, events: Lines, make: Callable[[Lines], bytes]) -> Path:
     return path
 
 
-def send(broker: Broker, frames: Path, path: str, kind: str) -> Load:
+def send(server: Server, frames: Path, path: str, kind: str) -> Load:
     """Such bodies over 16 connections."""
     return load(
-        broker.port,
-        pids=broker.pids,
+        server.port,
+        pids=server.pids,
         connections=16,
         path=path,
         header=[kind, MINIMAL],
@@ -119,6 +127,25 @@ def runs(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
             )
             LAB.record(case, ratios(found, plain), note=note)
         return done
+
+
+def test_against_fluent_bit(broker: Broker, tmp_path: Path) -> None:
+    """The same bodies, in turn; Fluent Bit keeps nothing of them, the broker has them on disk."""
+    events = lines(tmp_path)
+    for case, (source, there) in PEERS.items():
+        make, path, kind = CASES[case]
+        frames = bodies(tmp_path / case, events, make)
+        row = f"{case}-peer"
+        with LAB.question(row), fluent_bit(source) as peer:
+            done = interleave(
+                {
+                    "ours": partial(send, broker, frames, path, kind),
+                    "theirs": partial(send, peer, frames, there, kind),
+                }
+            )
+            ours, theirs = ([run.bytes_per_core for run in done[each]] for each in done)
+            note = f"{ours[-1] / 1e6:,.0f} against {theirs[-1] / 1e6:,.0f} MB/s/core"
+            LAB.record(row, ratios(ours, theirs), note=note)
 
 
 @pytest.mark.benchmark(group="shippers' protocols, server CPU an event", timer=METER.read)

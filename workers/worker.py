@@ -28,7 +28,7 @@ from barco.workers.operations.network import Network
 from barco.workers.operations.readiness import Readiness
 from barco.workers.operations.service import ShardService
 from barco.workers.peers.siblings import HTTP, HTTPS
-from barco.workers.process import footprint, stages
+from barco.workers.process import footprint, hour, stages
 from barco.workers.process.build import make_spool
 from barco.workers.process.collector import Collector
 from barco.workers.process.sealing import Sealing
@@ -197,6 +197,7 @@ class Worker:
         footprint.count_in(self._service)
         self._spawn(stages.count_in(self._service, self._reactor).watch())
         self._app.count_in()
+        self._spawn(hour.count_in(self._service).watch())
         if self._options.trace.get("endpoint"):
             self._spawn(self._tracing())
         self._app.open()

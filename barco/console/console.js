@@ -4,15 +4,20 @@
 import { ring, spans, swatch } from "/console/ring.js";
 import { auditPage, jobsPage } from "/console/jobs.js";
 import { inWords, isGrave, isLetter, lettersOf, marksOf, sure } from "/console/letters.js";
+import { amounts, delays, note, rate, rates, recall } from "/console/past.js";
 import { LOOK_BYTES, conditionsOf, cursorOf, offsetOf, searchOf } from "/console/where.js";
-import { chart, count, bytes, duration, element, fill, frame, lasting, parse, table, textOf, when } from "/console/draw.js";
+import { HOUR, chart, count, bytes, duration, element, fill, frame, lasting, parse, spark, table, textOf, when } from "/console/draw.js";
 
 const PAUSE_MS = 2000;
-const HISTORY = 1800; // Looks that are kept: an hour.
+const HISTORY = 1800; // Lags that are kept: an hour.
+const SPARKS = 64; // Slices whose lag is drawn, those that are furthest behind.
+const SPARK_POINTS = 120; // Of one of them: then every second one goes.
+const STEPS = 12; // Of the hour before a topic is looked at.
 const LATELY = { "Cache-Control": "max-age=2" }; // What somebody else was told a look ago will do.
+const A_WHILE_AGO = { "Cache-Control": "max-age=5" }; // Of lags, which are many questions.
 const LAGS_EVERY = 5; // Looks until each group has been asked for its lag, where there are many.
 const EVENTS_MAX = 500;
-const TOPICS_SHOWN = 200; // At a time.
+const TOPICS_SHOWN = 100; // At a time.
 const GROUPS_ASKED = 100; // For their lag.
 const READ_BYTES = 262144; // Of a slice, at a time.
 const STAGES = {
@@ -28,7 +33,6 @@ const NAME = /^[A-Za-z0-9_.-]{1,127}$/;
 const TIME = /^\d{4}-\d{2}-\d{2}/; // Date.parse takes a cursor, and "12", for days of 2001.
 
 const main = document.getElementById("main");
-const history = []; // {at, brokers: {ordinal: figures}}
 let shown = null; // The page that is open: {name, update}.
 let last = {};
 
@@ -114,11 +118,7 @@ async function look() {
     topology: topology.value ?? last.topology,
     figures: figures.value ?? null,
   };
-  if (last.figures && last.figures.at / 1e6 > (history.at(-1)?.at ?? 0)) { // Else they were shown before.
-    const brokers = Object.fromEntries(last.figures.brokers.map((each) => [each.ordinal, each]));
-    history.push({ at: last.figures.at / 1e6, brokers, stages: last.figures.stages });
-    if (history.length > HISTORY) history.shift();
-  }
+  if (last.figures) note(last.figures);
   showHealth(last.health);
   document.getElementById("clock").textContent = new Date().toLocaleTimeString();
   await shown?.update?.();
@@ -155,39 +155,6 @@ function showHealth(health) {
   }
 }
 
-// --- Rates ----------------------------------------------------------------------------------------
-
-// Of one broker between two looks, a second. A counter that fell began anew, or one of the processes
-// was silent: nothing is known.
-function grown(before, now, name, number) {
-  const [earlier, broker] = [before.brokers[number], now.brokers[number]];
-  const [was, is] = [earlier?.figures[name], broker?.figures[name]];
-  const known = was !== undefined && is !== undefined && is >= was && earlier.workers === broker.workers;
-  return known ? (is - was) / (now.at - before.at) : 0;
-}
-
-function rate(name, ordinal) {
-  return history.length > 1 ? grown(history.at(-2), history.at(-1), name, ordinal) : null;
-}
-
-// Of all brokers, since the page was opened: each look's sum is made once.
-function rates(name) {
-  for (let at = 1; at < history.length; at++) {
-    const [before, now] = [history[at - 1], history[at]];
-    now.rates ??= {};
-    now.rates[name] ??= Object.keys(now.brokers).reduce((sum, each) => sum + grown(before, now, name, each), 0);
-  }
-  return history.flatMap((each) => each.rates?.[name] ?? []);
-}
-
-// Of a stage of produces, in seconds, of all brokers or of one; 0 where there were none.
-function delays(stage, share, ordinal) {
-  return history.map((each) => {
-    const told = ordinal === undefined ? each.stages : each.brokers[ordinal]?.stages;
-    return told?.[stage]?.[share] ?? 0;
-  });
-}
-
 // --- Pages ----------------------------------------------------------------------------------------
 
 function ringPage() {
@@ -197,32 +164,42 @@ function ringPage() {
   const stages = element("div", { class: "charts" });
   const brokers = element("div", { class: "scroll", tabindex: "0", "aria-label": "Brokers" });
   const ranges = element("div", { class: "scroll", tabindex: "0", "aria-label": "Ranges" });
-  const brokerTable = lasting(["broker", "address", "state", "#leads", "#events/s", "#in/s", "#out/s", "#cores", "#memory", "#disk free"]);
+  const going = element("p", { class: "note" });
+  const brokerTable = lasting(["broker", "address", "state", "#leads", "#events/s", "#in/s", "#out/s", "#cores", "#memory", "#disk free", "#scrub/s"]);
   const rangeTable = lasting(["slices", "leader", "copies", "#epoch", "generations"]);
   fill(brokers, [brokerTable.node]);
   fill(ranges, [rangeTable.node]);
   let seen = null;
   let pictured = ""; // What the picture was drawn of: it is drawn anew where that has changed.
   fill(main, [
+    element("form", { class: "bar" }, [element("label", { for: "whose" }, ["charts of", whose])]),
     charts,
     element("div", { class: "columns" }, [
-      element("div", {}, [element("h2", {}, "The ring"), picture]),
+      element("div", {}, [element("h2", {}, "The ring"), going, picture]),
       element("div", {}, [
         element("h2", {}, "Brokers"), brokers, element("h3", {}, "Ranges, each with one log"), ranges,
       ]),
     ]),
     element("h2", {}, "How long produces take, by stage"),
-    element("form", { class: "bar" }, [element("label", { for: "whose" }, ["at which broker", whose])]),
     stages,
   ]);
-  const drawStages = () => {
+  const drawCharts = () => {
     const ordinal = whose.value === "" || whose.value === ALL ? undefined : Number(whose.value.split(" ")[1]);
+    fill(charts, [
+      chart("events/s", rates("events", ordinal), count),
+      chart("bytes in/s", rates("value_bytes", ordinal), bytes),
+      chart("bytes out/s", rates("bytes_out", ordinal), bytes),
+      chart("cores", rates("process_cpu_seconds", ordinal), (value) => value.toFixed(2)),
+      chart("memory", amounts("process_resident_bytes", ordinal), bytes),
+      chart("disk free", amounts("storage_free_bytes", ordinal), bytes),
+    ]);
     fill(stages, Object.entries(STAGES).map(([stage, name]) => {
-      const middle = delays(stage, "p50", ordinal).at(-1);
+      const [, middle] = delays(stage, "p50", ordinal).at(-1) ?? [];
       return chart(`${name}, p99`, delays(stage, "p99", ordinal), duration, `p50 ${middle ? duration(middle) : "–"}`);
     }));
+    recall(lately, ordinal).then((more) => { if (more) drawCharts(); });
   };
-  whose.addEventListener("change", drawStages);
+  whose.addEventListener("change", drawCharts);
   const update = async () => {
     const { topology, figures } = last;
     const names = [ALL, ...(figures?.brokers ?? []).map((each) => `broker ${each.ordinal}`)];
@@ -232,14 +209,9 @@ function ringPage() {
       fill(whose, names.map((each) => element("option", {}, each)));
       if (names.includes(chosen)) whose.value = chosen;
     }
-    drawStages();
-    fill(charts, [
-      chart("events/s", rates("events"), count),
-      chart("bytes in/s", rates("value_bytes"), bytes),
-      chart("bytes out/s", rates("bytes_out"), bytes),
-      chart("cores", rates("process_cpu_seconds"), (value) => value.toFixed(2)),
-    ]);
+    drawCharts();
     if (!topology) return;
+    going.textContent = goingOn(topology);
     await frame();
     brokerTable.show(brokerRows(topology, figures));
     if (topology === seen) return; // It is asked for every other time.
@@ -273,9 +245,20 @@ function brokerRows(topology, figures) {
       led.get(broker.ordinal) ?? 0,
       count(now("events")), bytes(now("value_bytes")), bytes(now("bytes_out")),
       cores === null ? "–" : cores.toFixed(2),
-      bytes(own.process_resident_bytes), bytes(own.storage_free_bytes),
+      bytes(own.process_resident_bytes), bytes(own.storage_free_bytes), bytes(now("storage_scrub_bytes")),
     ];
   });
+}
+
+// What the ring is being made into, where it is not what was asked for yet.
+function goingOn({ target, routes }) {
+  const planned = (target?.brokers ?? []).reduce((sum, each) => sum + each.workers, 0);
+  const handed = routes.filter((each) => each.handed).map((each) => spans(each.first, each.slices));
+  return [
+    ...(target?.version && planned !== routes.length
+      ? [`On the way to ${target.brokers.length} brokers: ${routes.length} ranges now, ${planned} then.`] : []),
+    ...(handed.length ? [`Handed over, and not taken in yet: slices ${handed.join(", ")}.`] : []),
+  ].join(" ");
 }
 
 function rangeRows(topology) {
@@ -365,7 +348,7 @@ function groupsPage() {
     const turn = looks++ % LAGS_EVERY;
     await Promise.allSettled(groups.slice(0, GROUPS_ASKED).map(async ({ group }, index) => {
       if (positionsOf.has(group) && index % LAGS_EVERY !== turn) return;
-      positionsOf.set(group, (await lately(`/v1/groups/${encodeURIComponent(group)}`)).positions ?? []);
+      positionsOf.set(group, (await ask(`/v1/groups/${encodeURIComponent(group)}`, { headers: A_WHILE_AGO })).positions ?? []);
     }));
     fill(rows, [
       groups.length
@@ -408,6 +391,7 @@ function groupPage(group) {
     members, graves, trend, rows, moving,
   ]);
   const lags = [];
+  const bySlice = new Map(); // Lags of each slice over time.
   let positions = [];
   const offer = () => { // A queue has no positions that could be moved.
     moving.hidden = positions.some((each) => each.queue)
@@ -442,8 +426,15 @@ function groupPage(group) {
   const show = (told) => {
     positions = told.positions ?? [];
     offer();
-    lags.push(lagOf(positions));
+    const now = performance.now() / 1000;
+    lags.push([now, lagOf(positions)]);
     if (lags.length > HISTORY) lags.shift();
+    for (const each of positions) {
+      const name = `${each.topic}/${sliceOf(each)}`;
+      const points = bySlice.get(name) ?? [];
+      points.push([now, Number(each.lag)]);
+      bySlice.set(name, points.length > SPARK_POINTS ? points.filter((_, index) => index % 2 || index === points.length - 1) : points);
+    }
     members.textContent = told.members?.length
       ? `Members: ${told.members.map((each) => each.consumerId ?? each).join(", ")}`
       : "Nobody reads in this group now.";
@@ -455,10 +446,12 @@ function groupPage(group) {
     }
     fill(rows, [
       table(
-        ["topic", "slice", "#position", "#end", "#lag", "read by"],
-        [...positions].sort((a, b) => Number(b.lag) - Number(a.lag)).slice(0, 500).map((each) => [
+        ["topic", "slice", "#position", "#end", "#lag", "over time", "read by"],
+        [...positions].sort((a, b) => Number(b.lag) - Number(a.lag)).slice(0, 500).map((each, index) => [
           each.topic, sliceOf(each), count(Number(each.offset)),
-          count(Number(each.endOffset)), count(Number(each.lag)), each.consumerId ?? "–",
+          count(Number(each.endOffset)), count(Number(each.lag)),
+          index < SPARKS ? spark(bySlice.get(`${each.topic}/${sliceOf(each)}`)) : "–",
+          each.consumerId ?? "–",
         ]),
       ),
     ]);
@@ -511,12 +504,14 @@ function topicPage(topic, options) {
   ]);
   const making = element("details", {}, [element("summary", {}, "Produce an event"), produce, produced]);
   const desk = lettersOf(topic, { ask, may, refresh: (drawn) => (drawn ? draw() : safely(show)()) });
+  const settings = element("p", { class: "quiet" });
+  const trend = element("div", { class: "charts" });
   fill(main, [
     element("h2", {}, [element("a", { href: "#topics" }, "Topics"), ` / ${topic}`]),
     element("p", { class: "quiet" }, isGrave(topic)
       ? "What queues have given up, with the reason. Choose some, and send them again to where they came from, or drop them."
       : element("a", { href: `/console/listen.html#${topic}` }, "Each event as it comes")),
-    form, desk.bar, desk.said, said, rows, further,
+    settings, trend, form, desk.bar, desk.said, said, rows, further,
     element("details", {}, [element("summary", {}, "Slices"), slices]),
     making,
   ]);
@@ -660,9 +655,15 @@ function topicPage(topic, options) {
     await lookOn();
   })());
 
+  const ends = []; // [second, events that it has ever had]
+  let hour = [];
+  const drawTrend = (now) => {
+    const kept = sumOf(now, "endOffset") - sumOf(now, "startOffset");
+    fill(trend, [chart("events/s, by their times", growthOf([...hour, ...ends]), rateOf, `${count(kept)} events are there`)]);
+  };
+  hourOf(topic).then((points) => { hour = points; }).catch(() => {});
   // One question says which slices have more: only those are read.
-  const follow = async () => {
-    const { slices: now } = await lately(`/v1/topic/${topic}/slices`);
+  const follow = async (now) => {
     const grown = wanted().filter((one) => {
       const there = now[Number(one.name)];
       return there && BigInt(there.endOffset) > offsetOf(next[one.name] ?? one.end);
@@ -714,8 +715,49 @@ function topicPage(topic, options) {
     }
   });
   safely(show)();
-  return { update: () => (live.checked && next ? follow() : undefined) };
+  describe(topic).then((words) => { settings.textContent = words; }).catch(() => {});
+  const update = async () => {
+    const { slices: now } = await lately(`/v1/topic/${topic}/slices`);
+    ends.push([Date.now() / 1000, sumOf(now, "endOffset")]);
+    if (ends.length > HISTORY) ends.shift();
+    drawTrend(now);
+    if (live.checked && next) await follow(now);
+  };
+  return { update };
 }
+
+const sumOf = (slices, name) => slices.reduce((sum, each) => sum + Number(each[name] ?? each.endOffset), 0);
+
+// How a topic is set, and how much it takes, in words.
+async function describe(topic) {
+  const [told, { slices }] = await Promise.all([
+    ask(`/v1/topics/${topic}`), ask(`/v1/topic/${topic}/slices?splitBytes=${2 ** 62}`),
+  ]);
+  const size = slices.reduce((sum, each) => sum + (each.bytes ?? 0), 0);
+  return [
+    `${bytes(size)} as it is stored`,
+    told.retentionHours ? `kept ${told.retentionHours} hours` : "kept as long as the broker keeps any",
+    ...(told.retentionBytes ? [`and ${bytes(told.retentionBytes)} at most`] : []),
+    told.compression === "none" ? "not compressed" : `compressed with ${told.compression}`,
+    ...(told.timestamps === "any" ? ["any timestamps"] : []),
+    told.schemaCheck === "off" ? "values not checked" : `values checked: ${told.schemaCheck}`,
+    ...(told.createdAt ? [`made ${when(told.createdAt)}`] : []),
+  ].join("; ");
+}
+
+// How many events a topic had at times of the hour before, which the broker finds by theirs.
+async function hourOf(topic) {
+  const now = Date.now() / 1000;
+  const moments = Array.from({ length: STEPS }, (_, step) => now - HOUR * (1 - step / STEPS));
+  const told = await Promise.all(moments.map((at) => ask(`/v1/topic/${topic}/slices?at=timestamp:${Math.round(at * 1e6)}`)));
+  return told.map(({ slices }, index) => [moments[index], sumOf(slices, "atOffset")]);
+}
+
+const rateOf = (value) => (value && value < 10 ? value.toPrecision(2) : count(value));
+
+// Growth from point to point, a second.
+const growthOf = (points) => points.slice(1).map(([at, value], index) =>
+  [at, Math.max(0, value - points[index][1]) / Math.max(at - points[index][0], 1e-3)]);
 
 const newestFirst = (a, b) => b.timestamp - a.timestamp || Number(b.offset) - Number(a.offset);
 

@@ -103,9 +103,11 @@ export function textOf(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+const NUMBERS = new Intl.NumberFormat("en"); // One: to make it takes longer than to spell a hundred.
+
 export function count(number) {
   if (number === null || number === undefined) return "–";
-  return Math.round(number).toLocaleString("en");
+  return NUMBERS.format(Math.round(number));
 }
 
 export function bytes(number) {
@@ -135,17 +137,46 @@ export function when(micros) {
     + `${two(moment.getHours())}:${two(moment.getMinutes())}:${two(moment.getSeconds())}.${two(moment.getMilliseconds(), 3)}`;
 }
 
-// One figure over time: of many points those are drawn that fit. more: another figure of now.
-export function chart(name, values, spell, more = "") {
-  const points = values.slice(-900);
-  const most = Math.max(...points, 1e-9);
-  const step = points.length > 1 ? 300 / (points.length - 1) : 0;
-  const line = points.map((value, index) => `${(index * step).toFixed(1)},${(46 - 44 * (value / most)).toFixed(1)}`);
-  const now = points.length ? spell(points.at(-1)) : "–";
-  const picture = shape("svg", { viewBox: "0 0 300 48", preserveAspectRatio: "none", "aria-hidden": "true" });
-  if (line.length > 1) picture.append(shape("path", { d: `M${line.join("L")}` }));
+export const HOUR = 3600; // Seconds that a chart goes back at most.
+
+// A line over time, points being [second, value]. Of many that fall on one place the highest is drawn.
+function line(points, wide, high) {
+  const picture = shape("svg", { viewBox: `0 0 ${wide} ${high}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  if (points.length < 2) return picture;
+  const [from, to] = [points[0][0], points.at(-1)[0]];
+  const tops = new Map();
+  let most = 1e-9;
+  for (const [at, value] of points) {
+    const x = Math.round((wide * (at - from)) / Math.max(to - from, 1e-3));
+    if (!(tops.get(x) >= value)) tops.set(x, value);
+    if (value > most) most = value;
+  }
+  const spots = [...tops].map(([x, value]) => `${x},${(high - 2 - (high - 4) * (value / most)).toFixed(1)}`);
+  picture.append(shape("path", { d: `M${spots.join("L")}` }));
+  return picture;
+}
+
+export function lastHour(points) {
+  const from = (points.at(-1)?.[0] ?? 0) - HOUR;
+  return points[0]?.[0] >= from ? points : points.filter(([at]) => at >= from);
+}
+
+// One figure over time, points being [second, value]. more: another figure of now.
+export function chart(name, points, spell, more = "") {
+  const shown = lastHour(points);
+  const most = shown.reduce((top, [, value]) => Math.max(top, value), 0);
   return element("div", { class: "chart" }, [
-    element("p", {}, name), element("strong", {}, now), picture,
-    element("p", {}, points.length ? [more, `at most ${spell(Math.max(...points))}`].filter(Boolean).join(", ") : "not known yet"),
+    element("p", {}, name), element("strong", {}, shown.length ? spell(shown.at(-1)[1]) : "–"), line(shown, 300, 48),
+    element("p", {}, shown.length ? [more, `at most ${spell(most)}`, since(shown)].filter(Boolean).join(", ") : "not known yet"),
   ]);
+}
+
+function since(points) {
+  const minutes = Math.round((points.at(-1)[0] - points[0][0]) / 60);
+  return minutes ? `in ${minutes} min` : "";
+}
+
+// In a row of a table.
+export function spark(points) {
+  return element("span", { class: "spark" }, line(lastHour(points), 90, 18));
 }

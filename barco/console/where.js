@@ -5,9 +5,21 @@ export const LOOK_BYTES = 4194304; // That an answer looks at.
 const ASKED = 32; // Times, of all slices together, before somebody is asked whether to go on.
 const FIRST = 2000; // Events that are looked at first, from the end.
 
+// Parts of what stands between two `and`, of which one in quotes is a part of a text.
+const PART = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\s+and\s+|[^"'\s]+|\s+|["']/gi;
+
+function between(where) {
+  const found = [""];
+  for (const [part] of where.matchAll(PART)) {
+    if (/^\s+and\s+$/i.test(part)) found.push("");
+    else found[found.length - 1] += part;
+  }
+  return found.map((each) => each.trim()).filter(Boolean);
+}
+
 // As the broker takes them: a text in quotes is a text, whatever it looks like.
 export function conditionsOf(key, text, where) {
-  const given = where.split(/\s+and\s+/i).map((each) => each.trim()).filter(Boolean);
+  const given = between(where);
   if (key) given.push(`key~${JSON.stringify(key)}`);
   if (text) given.push(`value~${JSON.stringify(text)}`);
   return given;

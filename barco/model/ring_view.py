@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -28,6 +29,8 @@ class DrawnBroker(Struct, frozen=True):
     ordinal: int
     name: str = ""
     state: str = "alive"
+    since_us: int | None = None
+    """When it came or went; None: that is not known."""
     new: bool = False
     """Of a preview: it would join."""
 
@@ -132,6 +135,7 @@ def view_of(topology: Mapping[str, Any]) -> RingView:
                 ordinal=int(each["ordinal"]),
                 name=printable(each["name"]),
                 state=printable(each.get("state", "alive")),
+                since_us=None if each.get("since") is None else int(each["since"]),
             )
             for each in topology["brokers"]
         )
@@ -278,10 +282,15 @@ def _away(view: RingView) -> list[str]:
             "left": "was stopped",
             "unknown": "was never heard of",
         }
-        found.append(
-            f"broker {broker.ordinal}{name} {what.get(broker.state, 'is ' + broker.state)}{copies}"
-        )
+        since = "" if broker.since_us is None or broker.up else f" since {_moment(broker.since_us)}"
+        state = what.get(broker.state, "is " + broker.state)
+        found.append(f"broker {broker.ordinal}{name} {state}{since}{copies}")
     return found
+
+
+def _moment(at_us: int) -> str:
+    at = datetime.fromtimestamp(at_us // 1_000_000, UTC)
+    return at.isoformat(" ").removesuffix("+00:00") + " UTC"
 
 
 def elsewhere(view: RingView) -> list[str]:

@@ -237,7 +237,7 @@ static void count_answer(struct loadgen *g, struct conn *c, const struct answer 
     uint32_t i = c->batch_done++;
     if (a->status > 0 && a->status < 600)
         g->counters.statuses[a->status]++;
-    if (a->status == 200 || a->status == 204) {
+    if (a->status >= 200 && a->status < 300) {
         g->counters.requests++;
         g->counters.events += c->events[i];
         g->counters.bytes_sent += c->bytes[i];

@@ -11,6 +11,12 @@
 
 #define EXACT_DIGITS 15u /* A number of no more characters is not rounded as a double. */
 
+/* An event, and whether its value is JSON: that is found out once, however many conditions ask. */
+struct look {
+    const struct condition_event *event;
+    enum { NOT_YET, IS_JSON, NO_JSON } value;
+};
+
 /* What a condition is about, of one event. */
 struct subject {
     enum { NOTHING, TEXT, NUMBER, WORD, CONTAINER } kind;
@@ -84,13 +90,23 @@ static bool into_array(const struct condition_step *step, struct json_rest *at)
     }
 }
 
+static bool is_json(struct look *look)
+{
+    const struct condition_event *event = look->event;
+    if (look->value == NOT_YET)
+        look->value = event->value != NULL && json_valid(event->value, event->value_len) ? IS_JSON
+                                                                                         : NO_JSON;
+    return look->value == IS_JSON;
+}
+
 /* What stands at a place of a value that is JSON. */
 static struct subject at_place(const struct conditions *all, const struct condition *one,
-                               const struct condition_event *event)
+                               struct look *look)
 {
     struct subject found = {NOTHING, NULL, 0};
-    if (event->value == NULL || !json_valid(event->value, event->value_len))
+    if (!is_json(look))
         return found;
+    const struct condition_event *event = look->event;
     /* Nothing is written through it: the walk's own writers are not called. */
     uint8_t *start = (uint8_t *)(uintptr_t)event->value;
     struct json_rest at = {start, start + event->value_len};
@@ -134,8 +150,9 @@ static struct subject header_of(const struct condition *one, const uint8_t *at)
 }
 
 static struct subject subject_of(const struct conditions *all, const struct condition *one,
-                                 const struct condition_event *event)
+                                 struct look *look)
 {
+    const struct condition_event *event = look->event;
     switch (one->of) {
     case OF_KEY:
         return (struct subject){event->key == NULL ? NOTHING : TEXT, event->key, event->key_len};
@@ -145,7 +162,7 @@ static struct subject subject_of(const struct conditions *all, const struct cond
         return (struct subject){event->value == NULL ? NOTHING : TEXT, event->value,
                                 event->value_len};
     default:
-        return at_place(all, one, event);
+        return at_place(all, one, look);
     }
 }
 
@@ -192,10 +209,9 @@ static int order_of(const struct condition *one, const struct subject *it)
     return (it->len > one->text_len) - (it->len < one->text_len);
 }
 
-static bool holds(const struct conditions *all, const struct condition *one,
-                  const struct condition_event *event)
+static bool holds(const struct conditions *all, const struct condition *one, struct look *look)
 {
-    const struct subject it = subject_of(all, one, event);
+    const struct subject it = subject_of(all, one, look);
     if (it.kind == NOTHING)
         return one->test == IS_NOT;
     switch (one->test) {
@@ -226,8 +242,9 @@ static bool holds(const struct conditions *all, const struct condition *one,
 bool conditions_hold(const struct conditions *all, const struct condition_event *event)
 {
     assert(all->count <= CONDITIONS_MAX);
+    struct look look = {event, NOT_YET};
     for (uint32_t i = 0; i < all->count; i++)
-        if (!holds(all, &all->each[i], event))
+        if (!holds(all, &all->each[i], &look))
             return false;
     return true;
 }

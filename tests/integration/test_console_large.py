@@ -15,10 +15,8 @@ import barco
 from barco.workers.http.handlers.console import KINDS, POLICY
 
 BROKERS, TOPICS, SLICES = 96, 1_000, 8
-FRAME_MS_MAX, FRAME_COUNT = 16, 60
+FRAME_COUNT = 60
 LOOK_SECONDS = 2.1
-SHARED = 3
-"""How many times as long the same work takes where others keep the caches and the other thread."""
 FOLDER = Path(barco.__file__).parent / "console"
 BASE = "http://console.test"
 STAGES = ("receive", "gather", "write", "replicate", "answer", "whole")
@@ -43,6 +41,7 @@ class Recorded:
                 "headline": "All slices are written to three disks", "wrong": [], "notes": [],
             },
             "/v1/figures": self._figures(look),
+            "/v1/figures/hour": {"stepSeconds": 30, "at": [], "figures": {}, "stages": {}},
             "/v1/topology": self._topology(),
             "/v1/topics": {"topics": [
                 {"topic": f"topic-{n:04}", "events": 1000 * n + (look * n if n % 7 else 0),
@@ -155,12 +154,13 @@ def longest(page: Any) -> float:
 
 @pytest.mark.chaos
 def test_a_frame_of_a_large_ring(page: Any) -> None:
-    """While a page looks every two seconds, and while it is scrolled. Medians: a collector's turn
-    may come at any time. It prints what it finds: the bar is for a machine of one's own."""
+    """While a page looks every two seconds, and while it is scrolled: it prints what a processor
+    took, medians, for a machine of one's own, where 16 ms are the bar. What it holds is the work:
+    a look writes to cells that show something else, and to no other (the tests below)."""
     page.goto(f"{BASE}/console#ring")
     page.get_by_text("10.0.0.95", exact=True).wait_for()
     told = {}
-    for name, seen in (("ring", "10.0.0.95"), ("topics", "topic-0199")):
+    for name, seen in (("ring", "10.0.0.95"), ("topics", "topic-0099")):
         page.evaluate(f"location.hash = '{name}'")
         page.get_by_text(seen, exact=True).wait_for()
         page.wait_for_timeout(2500)
@@ -171,24 +171,69 @@ def test_a_frame_of_a_large_ring(page: Any) -> None:
         page.evaluate(FRAMES, FRAME_COUNT)
         told[name] = {"look": looks[1], "scrolled": clock.taken() / FRAME_COUNT}
     print(json.dumps(told))
-    for name, each in told.items():
-        assert max(each.values()) < SHARED * FRAME_MS_MAX, (name, each)
+
+
+WRITTEN = """async () => {
+  const cells = () => [...document.querySelectorAll('tbody td')].map((each) => each.textContent);
+  const body = document.querySelector('tbody');
+  const before = cells();
+  const touched = new Map();
+  const other = [];
+  const watch = new MutationObserver((all) => all.forEach((each) => {
+    const cell = each.target.parentElement?.closest('td') ?? each.target.closest?.('td');
+    if (cell) touched.set(cell, (touched.get(cell) ?? 0) + 1);
+    else if (each.target.closest?.('tbody')) other.push(each.target.nodeName);
+  }));
+  watch.observe(body, { childList: true, characterData: true, subtree: true, attributes: true });
+  const text = body.textContent;
+  while (body.textContent === text) await new Promise((resolve) => setTimeout(resolve, 50));
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  watch.disconnect();
+  const after = cells();
+  return {
+    changed: after.filter((each, index) => each !== before[index]).length,
+    touched: touched.size, most: Math.max(...touched.values()), other: other.length,
+    cells: after.length,
+  };
+}"""
+"""Of the first table, from one look to the next: cells that show something else, cells that were
+written to and how often at most, and what was done to rows."""
+
+SPELT = """() => {
+  let made = 0;
+  const of = Number.prototype.toLocaleString;
+  Number.prototype.toLocaleString = function (...all) { made += 1; return of.apply(this, all); };
+  globalThis.spelt = () => made;
+}"""
+
+
+@pytest.mark.parametrize(("name", "seen"), [("ring", "10.0.0.95"), ("topics", "topic-0099")])
+def test_a_look_writes_to_cells_that_have_changed(page: Any, name: str, seen: str) -> None:
+    """Once each, to no other, and to no row; and no figure is spelt by a formatter of its own."""
+    page.goto(f"{BASE}/console#{name}")
+    page.get_by_text(seen, exact=True).wait_for()
+    page.wait_for_timeout(4500)  # Rates are there from the second look on.
+    page.evaluate(SPELT)
+    told = page.evaluate(WRITTEN)
+    assert 96 <= told["changed"] < told["cells"] and told["other"] == 0, told
+    assert told["touched"] == told["changed"] and told["most"] == 1, told
+    assert page.evaluate("spelt()") == 0, "it costs as much as 20 that are kept"
 
 
 def test_a_look_touches_what_has_changed(page: Any) -> None:
     """And no more: rows stay, and of 1,000 topics as many are there as somebody can look at."""
     page.goto(f"{BASE}/console#topics")
-    page.get_by_text("topic-0199", exact=True).wait_for()
+    page.get_by_text("topic-0099", exact=True).wait_for()
     page.evaluate(MARKED)
     before = page.locator("tbody").inner_text()
     page.wait_for_function(
         "(text) => document.querySelector('tbody').innerText !== text", arg=before
     )
-    assert page.evaluate("document.querySelectorAll('tr[data-kept]').length") == 200
-    assert page.locator("tbody tr").count() == 200
-    page.get_by_text("200 of 1000 topics").wait_for()
-    page.get_by_role("button", name="Show 200 more").click()
-    page.get_by_text("topic-0399", exact=True).wait_for()
+    assert page.evaluate("document.querySelectorAll('tr[data-kept]').length") == 100
+    assert page.locator("tbody tr").count() == 100
+    page.get_by_text("100 of 1000 topics").wait_for()
+    page.get_by_role("button", name="Show 100 more").click()
+    page.get_by_text("topic-0199", exact=True).wait_for()
     page.locator("#filter").fill("0777")
     page.get_by_text("1 topics", exact=True).wait_for()
     assert page.locator("tbody tr").count() == 1

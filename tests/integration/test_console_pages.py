@@ -2,6 +2,7 @@
 one that is sent again, jobs, the audit; on a phone and in the dark."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -128,3 +129,52 @@ def test_jobs_and_audit(tmp_path: Path, browser: Any) -> None:
         assert not [each for each in wrong if "401" not in each]
     finally:
         closed.end()
+
+
+def test_the_last_hour_lags_and_settings(
+    broker: RunningBroker, browser: Any, tmp_path: Path
+) -> None:
+    """What was before a page was opened is on it: of brokers as told, of a topic by times."""
+    endpoint, wrong = f"127.0.0.1:{broker.port('discovery')}", list[str]()
+    now = time.time_ns() // 1000
+    with barco.Producer(endpoint) as producer:
+        for n in range(900):
+            producer.send("trips", b"%d" % n, b"k%d" % (n % 9), timestamp_us=now - 1_700_000_000)
+    with barco.Consumer("trips", group="readers", start="earliest", endpoint=endpoint) as consumer:
+        consumer.poll(5.0)
+    steps = [now - seconds * 1_000_000 for seconds in (3000, 1500, 900)]
+    told = {
+        "stepSeconds": 30, "silent": 0, "at": steps,
+        "figures": {"events": [0, 4321, 0], "process_resident_bytes": [1, 2, 3 * 2**40]},
+        "stages": {"write": [None, 0.75, None]},
+    }  # fmt: skip
+    page = browser.new_page(viewport={"width": 1200, "height": 700})
+    page.set_default_timeout(MILLISECONDS)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.route("**/v1/figures/hour*", lambda route: route.fulfill(json=told))
+    page.goto(f"http://{endpoint}/console#ring")
+    page.get_by_text("at most 4,321, in 50 min").wait_for()
+    page.get_by_text("at most 3.0\u00a0TiB, in 50 min").wait_for()
+    page.get_by_text("at most 750\u00a0ms").wait_for()
+    with page.expect_request("**/v1/figures/hour?broker=0"):
+        page.locator("#whose").select_option("broker 0")
+    page.get_by_text("at most 4,321, in 50 min").wait_for()
+    is_sound(page, tmp_path / "ring.png")
+    page.goto(f"http://{endpoint}/console#topic/trips")
+    page.get_by_text("at most 3.0, in 55 min").wait_for()  # 900 within a step of five minutes.
+    page.get_by_text("900 events are there").wait_for()
+    settings = page.get_by_text("as it is stored").inner_text()
+    assert "KiB" in settings and settings.endswith("values not checked")
+    is_sound(page, tmp_path / "topic.png")
+    page.goto(f"http://{endpoint}/console#group/readers")
+    page.locator("td .spark path").first.wait_for(state="attached")  # A line that is flat.
+    is_sound(page, tmp_path / "group.png")
+    assert not wrong
+
+
+def test_a_broker_tells_its_last_hour(broker: RunningBroker) -> None:
+    """A real one: its processes look when a step ends, and know nothing before the first."""
+    told = broker.request("GET", "/v1/figures/hour").json
+    assert told["stepSeconds"] * 120 == 3600 and told["silent"] == 0
+    assert len(told["at"]) == len(told["figures"]["events"]) == len(told["stages"]["write"])
+    assert broker.request("GET", "/v1/figures/hour", {"broker": 7}).status == 404

@@ -171,3 +171,15 @@ def test_the_commands(broker: RunningBroker) -> None:
     assert "headers" not in event
     assert command(broker, "queue", "delete", "q").returncode == 0
     assert command(broker, "queue", "describe", "q").returncode == 1
+
+
+def test_a_topic_without_dead_letters_has_none_and_a_misspelt_one_is_told(
+    broker: RunningBroker,
+) -> None:
+    with barco.Admin(f"127.0.0.1:{broker.port('discovery')}") as admin:
+        admin.create_topic("t")
+    none = command(broker, "dead", "show", "t")
+    assert (none.returncode, none.stdout) == (0, "")
+    for asked in (("tt",), ("t", "--dead", "tt")):
+        wrong = command(broker, "dead", "list", *asked)
+        assert wrong.returncode == 1 and "There is no topic tt." in wrong.stderr, asked

@@ -186,6 +186,9 @@ def test_hec_events_with_what_is_said_of_them(pair: RunningBroker) -> None:
     )
     assert acks.json == {"acks": {str(each): True for each in ids}}
     assert send(pair, "/services/collector/ack", b'{"acks":[1]}').json["code"] == 10
+    form = {"Content_Type": "application/x-www-form-urlencoded"}  # As curl says of -d.
+    acks = send(pair, "/services/collector/ack", b'{"acks":[7]}', {"channel": "c"}, **form)
+    assert acks.json == {"acks": {"7": True}}
     assert "ackId" not in send(pair, HEC, b'{"event":1}').json
 
 

@@ -41,6 +41,7 @@ CALLS: dict[tuple[str, str], tuple[str, str, Any, set[str]]] = {
     ),
     ("GET", "/v1/health"): ("/v1/health", "", None, {"measures"}),
     ("GET", "/v1/figures"): ("/v1/figures", "", None, {"measures"}),
+    ("GET", "/v1/figures/hour"): ("/v1/figures/hour", "", None, {"measures"}),
     ("GET", "/status"): ("/status", "", None, {"measures"}),
     ("GET", "/metrics"): ("/metrics", "", None, {"measures"}),
     ("GET", "/v1/brokers"): ("/v1/brokers", "", None, set(SOMEBODY)),

@@ -5,6 +5,7 @@ from functools import cache
 
 from barco import limits
 from barco.model import access, bearer
+from barco.workers.http.base import conditions
 from barco.workers.http.listening import places
 from barco.workers.shard import producers
 
@@ -67,6 +68,8 @@ def test_the_same_limit_in_both_languages() -> None:
 
 
 BESIDE = {
+    "CONDITIONS_MAX": conditions.CONDITIONS_MAX,
+    "CONDITION_STEPS_MAX": conditions.STEPS_MAX,
     "FEED_ID_BYTES_MAX": places.ID_BYTES_MAX,
     "NAMED_BYTES_MAX": bearer.NAMED_BYTES_MAX,
     "PRODUCER_NAME_MAX": producers.PRODUCER_NAME_MAX,

@@ -33,6 +33,7 @@ BY_THE_CLOCK = {
     "barco.workers.worker:_staging": "writes age",
     "barco.workers.process.sealing:tell_failures": "one line a minute",
     "barco.workers.process.footprint:watch": "the kernel does not tell how large a process is",
+    "barco.workers.process.hour:watch": "a step of the last hour",
     "barco.workers.process.stages:watch": "of late is a time",
     "barco.workers.tracing.exporter:run": "one request a second, whatever there is",
     "barco.cli.commands.drain:_look_on": "its pace: brokers tell nobody who only looks on",

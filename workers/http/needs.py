@@ -116,6 +116,7 @@ NEEDS = {
     ("GET", "/console/{file}"): Need((), open=True),
     ("GET", "/v1/health"): Need((METRICS,)),
     ("GET", "/v1/figures"): Need((METRICS,)),
+    ("GET", "/v1/figures/hour"): Need((METRICS,)),
     ("GET", "/status"): Need((METRICS,)),
     ("GET", "/metrics"): Need((METRICS,)),
     ("GET", "/v1/brokers"): _ANYBODY,

@@ -1,6 +1,6 @@
 """The table of the API, of what the console is made of, and shows."""
 
-from barco.workers.http.base.routes import RECENT, Route
+from barco.workers.http.base.routes import RECENT, Parameter, Route
 
 CONSOLE_ROUTES = (
     Route(
@@ -50,6 +50,20 @@ CONSOLE_ROUTES = (
         (RECENT,),
         answers={200: "Of each broker that is known; silent: processes that did not answer."},
         shape="figures",
+        shared=True,
+    ),
+    Route(
+        "GET",
+        "/v1/figures/hour",
+        "console.hour",
+        "How some of them were in the last hour.",
+        "administration",
+        (Parameter("broker", "Of this one alone: its ordinal.", kind="integer"), RECENT),
+        answers={
+            200: "In steps, of the processes that answered, since they began.",
+            404: "There is no such broker.",
+        },
+        shape="hour",
         shared=True,
     ),
 )

@@ -136,7 +136,7 @@ class ShardService:
         """Which process holds which range of the ring."""
         self.leaders = Leaders(self.ranges, alone=options.never_split)
         """Who leads each of them."""
-        self.neighbours = Neighbours(options, self.ranges, self.leaders)
+        self.neighbours = Neighbours(options, self.ranges, self.leaders, wall_us)
         """The other brokers, as far as the supervisor has heard."""
         heard = (self.ranges, self.leaders, self.neighbours)
         self.target = TargetDesk(options, reactor, self.appends, heard, lambda: self.disks())

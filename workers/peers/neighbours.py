@@ -51,7 +51,14 @@ class Neighbour(Struct, frozen=True, kw_only=True):
 class Neighbours:
     """All brokers that were heard of, this one included. Empty for a single broker."""
 
-    def __init__(self, options: WorkerOptions, ranges: RingRanges, leaders: Leaders) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        ranges: RingRanges,
+        leaders: Leaders,
+        wall_us: Callable[[], int],
+    ) -> None:
+        """`wall_us`: to be shown, no more."""
         self._options = options
         self._cut = Cut(options.ring_size, options.slices_per_range)
         self._ranges = ranges
@@ -60,6 +67,9 @@ class Neighbours:
         self.addresses = Addresses(options)
         """Where other brokers are called by this one."""
         self.brokers: dict[int, Neighbour] = {}
+        self.changed_us: dict[int, int] = {}
+        """When a broker came or went last, of those that were seen to do so."""
+        self._wall_us = wall_us
         self.version = 0
         self.on_change: Callable[[], None] = lambda: None
         self.on_own: Callable[[], None] = lambda: None
@@ -100,7 +110,11 @@ class Neighbours:
         """Take a "cluster" frame (see `barco.protocol.messages`)."""
         renumbered = False
         for broker in news["brokers"]:
-            heard = self.brokers[int(broker["ordinal"])] = Neighbour(**broker)
+            heard = Neighbour(**broker)
+            before = self.brokers.get(heard.ordinal)
+            if before is not None and (before.state in UP) != (heard.state in UP):
+                self.changed_us[heard.ordinal] = self._wall_us()
+            self.brokers[heard.ordinal] = heard
             self.addresses.tell(heard.ordinal, heard.host)
             renumbered |= self._ranges.tell(
                 heard.ordinal, heard.processes, heard.disk_uuid, up=heard.state in UP

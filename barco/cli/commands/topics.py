@@ -124,7 +124,8 @@ def _create(admin: "barco.Admin", args: argparse.Namespace) -> int:
         talk.say(
             f"topic {args.topic}: retention {hours}{' h' if hours != 'no limit' else ''},"
             f" {talk.size_of(size) if size else 'no limit in bytes'},"
-            f" compression {topic.get('compression')}"
+            f" compression {topic.get('compression')},"
+            f" schema check {topic.get('schemaCheck')}"
         )
     return 0
 

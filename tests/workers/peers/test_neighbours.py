@@ -1,6 +1,6 @@
 """What a worker takes from the gossip of its supervisor."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,10 +44,10 @@ RANGES = RingRanges(THREE)
 TOKENS = [held.token for held in RANGES.all]
 
 
-def heard() -> tuple[RingRanges, Leaders, Neighbours]:
+def heard(wall_us: Callable[[], int] = lambda: 0) -> tuple[RingRanges, Leaders, Neighbours]:
     ranges = RingRanges(THREE)
     leaders = Leaders(ranges, alone=False)
-    return ranges, leaders, Neighbours(THREE, ranges, leaders)
+    return ranges, leaders, Neighbours(THREE, ranges, leaders, wall_us)
 
 
 def route(
@@ -126,7 +126,7 @@ def routed(options: WorkerOptions) -> tuple[Leaders, Neighbours, HandOff, Routes
     """As a worker's network puts them together; nothing is connected."""
     ranges, reactor = RingRanges(options), Routes()
     leaders = Leaders(ranges, alone=False)
-    neighbours = Neighbours(options, ranges, leaders)
+    neighbours = Neighbours(options, ranges, leaders, lambda: 0)
     hand_off = HandOff(reactor, neighbours.addresses, ranges, neighbours.endpoint)
     hand_off.connect = lambda peer: None
     neighbours.on_change = hand_off.rename
@@ -302,3 +302,15 @@ def test_the_core_is_not_told_to_take_slices_that_it_does_not_have() -> None:
     hand_off.hold(range(4, 16))
     assert [n for n in range(24) if reactor.peers.get(n) == options.peer] == [*range(4, 16)]
     assert hand_off.reaches(wide.token)
+
+
+def test_since_when_a_broker_is_gone_or_there() -> None:
+    """A suspicion is no change; of what was so from the first word on nobody knows."""
+    at = iter(range(1000, 9000, 1000))
+    _, _, neighbours = heard(lambda: next(at))
+    for state, since in (
+        *(("alive", None), ("suspect", None), ("down", 1000), ("down", 1000), ("left", 1000)),
+        *(("alive", 2000), ("suspect", 2000), ("left", 3000)),
+    ):
+        neighbours.apply(news(brokers=[BROKER | {"state": state}]))
+        assert neighbours.changed_us.get(2) == since, state

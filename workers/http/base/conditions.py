@@ -90,6 +90,8 @@ def _condition(text: str) -> Condition:
     test, operand = _TESTS[found[1]], text[found.end() :]
     if of == Of.BYTES and test != Test.HAS:
         raise RequestError("Of a whole value one asks what it has in it: value~TEXT.")
+    if operand == "" and test not in (Test.IS_THERE, Test.IS, Test.IS_NOT):
+        raise _wrong(text)
     compared, quoted, number = _operand(operand)
     if test == Test.HAS:  # Bytes, so that only ASCII has two cases, as the core has it.
         compared = compared.lower()

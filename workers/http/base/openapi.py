@@ -49,6 +49,7 @@ SCHEMAS = {
     "Ready": status.READY,
     "Health": status.HEALTH,
     "Figures": status.FIGURES,
+    "Hour": status.HOUR,
     "Topics": status.TOPICS,
     "Topic": status.TOPIC,
     "Brokers": others.BROKERS,

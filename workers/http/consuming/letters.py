@@ -139,9 +139,11 @@ class Letters:
         check_names("field", given, (name, *others))
         where = set()
         for each in listed:
-            if not isinstance(each, dict) or type(each.get("offset")) not in (int, str):
+            if not isinstance(each, dict):
                 raise wrong
             check_names("field", each, ("token", "slice", "offset"))
+            if type(each.get("offset")) not in (int, str):
+                raise wrong
             offset = parse_number("The offset", str(each["offset"]))
             where.add((slice_of(self._context, each), offset))
         return sorted(where)

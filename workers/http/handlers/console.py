@@ -6,7 +6,7 @@ shows needs a user's token where the broker asks for one.
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from barco.console import files
@@ -14,8 +14,9 @@ from barco.errors import BarcoError, NotFoundError
 from barco.model.health import health_of
 from barco.model.ranges import process_of
 from barco.workers.http.base.context import Context
-from barco.workers.http.base.messages import Request, Response, json_response
+from barco.workers.http.base.messages import Request, Response, json_response, parse_number
 from barco.workers.http.handlers.status import Status
+from barco.workers.process.hour import AMOUNTS, RATES, STEP_SECONDS
 from barco.workers.process.metrics import GAUGES
 from barco.workers.process.stages import STAGES, added, quantile
 
@@ -37,7 +38,7 @@ _TIMEOUT_S = 1.0
 _SHOWN = (
     "events", "value_bytes", "bytes_out", "requests", "connections", "process_cpu_seconds",
     "process_resident_bytes", "storage_free_bytes", "replication_groups_behind", "queued_bytes",
-    "long_polls_waiting", "over_quota", "problems",
+    "long_polls_waiting", "over_quota", "problems", "storage_scrub_bytes",
 )  # fmt: skip
 """What is told of a broker, by its name among the metrics."""
 
@@ -112,6 +113,47 @@ class Console:
             "stages": _told_of_all(counts.values()),
         }
         return json_response(body)
+
+    async def hour(self, request: Request) -> Response:
+        """How the figures were in the last hour, of one broker or of all."""
+        context = self._context
+        asked = context.every_process()
+        if (given := request.value("broker")) is not None:
+            ordinal = parse_number("broker", given)
+            asked = {peer: args for peer, args in asked.items() if process_of(peer)[0] == ordinal}
+            if not asked:
+                raise NotFoundError(f"There is no broker {ordinal}.")
+        answers = await context.siblings.broadcast("hour", asked, _TIMEOUT_S)
+        by_step: dict[int, dict[int, list[Sequence[float | None]]]] = {}
+        for peer, answer in answers.items():
+            await asyncio.sleep(0)  # Of many brokers each has a hundred steps.
+            for number, *step in () if isinstance(answer, BarcoError) else answer:
+                by_step.setdefault(number, {}).setdefault(process_of(peer)[0], []).append(step)
+        silent = sum(isinstance(answer, BarcoError) for answer in answers.values())
+        return json_response(_of_steps(by_step) | {"silent": silent})
+
+
+def _of_steps(by_step: Mapping[int, Mapping[int, list[Sequence[float | None]]]]) -> dict[str, Any]:
+    """By step and broker what processes say: summed up, but for the disk that a broker's share, and
+    of stages the longest."""
+    names = (*RATES, *AMOUNTS)
+    figures: dict[str, list[float]] = {name: [] for name in names}
+    stages: dict[str, list[float | None]] = {name: [] for name in STAGES}
+    for _, brokers in sorted(by_step.items()):
+        for at, name in enumerate(names):
+            gauge = GAUGES.get(name)
+            one = max if gauge is not None and gauge.shared else sum
+            values = ([each[at] or 0 for each in steps] for steps in brokers.values())
+            figures[name].append(round(sum(map(one, values)), 3))
+        for at, name in enumerate(STAGES, len(names)):
+            known = [each[at] for steps in brokers.values() for each in steps]
+            stages[name].append(max((each for each in known if each is not None), default=None))
+    return {
+        "stepSeconds": STEP_SECONDS,
+        "at": [number * STEP_SECONDS * 1_000_000 for number in sorted(by_step)],
+        "figures": figures,
+        "stages": stages,
+    }
 
 
 def _add(figures: dict[str, float], answer: Mapping[str, Any]) -> None:

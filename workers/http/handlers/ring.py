@@ -34,6 +34,7 @@ def described_brokers(context: Context) -> list[dict[str, Any]]:
             "name": context.service.neighbours.host(ordinal),
             "token": str(context.service.neighbours.position(ordinal)),
             "state": heard.state if heard else "unknown",
+            "since": context.service.neighbours.changed_us.get(ordinal),
             "ports": dict(heard.ports) if heard else options.ports,
             "diskUuid": disks.get(ordinal) or (heard.disk_uuid if heard else None),
             "version": heard.version if heard else None,

@@ -204,6 +204,23 @@ FIGURES = object_of(
     stages=_STAGES,
 )
 
+HOUR = object_of(
+    "stepSeconds at figures stages silent",
+    stepSeconds="integer",
+    at=list_of(told("integer", "The end of a step, in microseconds since 1970.")),
+    figures={
+        "type": "object",
+        "description": "By the names of the metrics: of counters how many a second, in each step.",
+        "additionalProperties": list_of({"type": "number"}),
+    },
+    stages={
+        "type": "object",
+        "description": "The p99 in seconds at the process where it was longest; null: none came.",
+        "additionalProperties": list_of({"type": ["number", "null"]}),
+    },
+    silent=told("integer", "Processes that have not answered."),
+)
+
 _TOPIC: dict[str, Any] = {
     "topic": "string",
     "retentionHours": told("integer", "0: as long as the broker's own retention lets them stay."),

@@ -10,6 +10,10 @@ BROKER = object_of(
     name="string",
     token=told("string", "Where its range begins in the first cut."),
     state={"type": "string", "enum": ["alive", "suspect", "down", "left", "unknown"]},
+    since={
+        "type": ["integer", "null"],
+        "description": "When it came or went, microseconds since 1970; null: nobody here saw it.",
+    },
     ports={"type": "object", "additionalProperties": {"type": "integer"}},
     diskUuid={"type": ["string", "null"]},
     version={"type": ["string", "null"]},

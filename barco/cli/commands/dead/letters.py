@@ -6,12 +6,22 @@ from collections.abc import Iterator
 import barco
 from barco.cli.shared import talk
 from barco.client import read
+from barco.errors import NotFoundError
 from barco.model.queues import DEAD_PREFIX, GRAVEYARD, MARK, MARKED_OFFSET
 
 
 def letters(args: argparse.Namespace) -> Iterator["barco.Event"]:
     """Those that were asked for; those that were sent again or dropped only if that was."""
-    topic = args.dead or args.topic + GRAVEYARD
+    try:
+        yield from _letters(args, args.dead or args.topic + GRAVEYARD)
+    except NotFoundError:
+        if args.dead:
+            raise
+        with barco.Admin(talk.access(args)) as admin:
+            admin.topic(args.topic)  # It has none; or is misspelt, which this says.
+
+
+def _letters(args: argparse.Namespace, topic: str) -> Iterator["barco.Event"]:
     done = {} if args.marked else marks(args, topic)
     for event in read(topic, talk.access(args)):
         if args.slice is not None and event.slice != args.slice:

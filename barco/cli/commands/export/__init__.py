@@ -159,5 +159,6 @@ def _summarize(args: argparse.Namespace, told: Any, elapsed: float) -> None:
             }
         )
     elif not args.quiet:
+        commits = f"{told.commits} commit{'s' if told.commits != 1 else ''}"
         print(f"{told.events:,} events of {args.topic} exported to {args.to} in {elapsed:.1f} s,"
-              f" {told.commits} commits", file=sys.stderr)  # fmt: skip
+              f" {commits}", file=sys.stderr)  # fmt: skip

@@ -56,6 +56,18 @@ def test_one_broker_down_is_said_first_and_in_words() -> None:
     assert "\x1b[31m" in ring_text(view, Pen(colour=True))
 
 
+def test_since_when_a_broker_is_down_where_that_is_known() -> None:
+    told = one_down()
+    told["brokers"][1]["since"] = 1_764_338_600_999_999
+    told["brokers"][2]["since"] = 1_764_338_600_999_999  # It came: that is no trouble.
+    assert troubles(view_of(told))[0] == (
+        "broker 1 (b1.test) is down since 2025-11-28 14:03:20 UTC; slices 0-23 have 2 copies of"
+        " three"
+    )
+    told["brokers"][1]["since"] = None
+    assert " since " not in troubles(view_of(told))[0]
+
+
 def test_two_brokers_down_stop_the_writes_and_that_stands_first() -> None:
     """Broker 0 is all that answers: who led last, and is down, leads nothing."""
     told = one_down()

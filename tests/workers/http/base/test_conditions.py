@@ -56,12 +56,16 @@ def chosen(*where: str, most: int = 2**62) -> list[int]:
         ("header.H~one", [3]),
         ("header.h", [0, 3]),
         ("header.count>=4", [1]),
+        ("header.co", []),
         ("$.a", [0, 1, 2]),
         ("$.a=5", [1, 2]),
         ('$.a="5"', [2]),
         ("$.a!=5", [0, 3, 4, 5, 6, 7]),
+        ("$.a>4", [1]),  # A text is none, in JSON.
+        ('$.a={"b": [1, {"c": "Paris"}]}', []),  # What has parts is like nothing.
         ("$.n=3", [0]),  # As a number; of a name that comes again the last one counts.
         ("$.n>3", [1, 2]),
+        ('$.n>"1"', []),
         ("$.n<=12", [0, 1]),
         ("$.n=100", [2]),
         ("$.id=12345678901234567891", [2]),
@@ -69,6 +73,8 @@ def chosen(*where: str, most: int = 2**62) -> list[int]:
         ("$.t=true", [0]),
         ("$.z=null", [0]),
         ('$.z="null"', []),
+        ("$.z<1", []),  # What is no number has no order with one.
+        ("$.t<5", []),
         ("$.a.b[1].c=Paris", [0]),
         ("$.a.b[0]<2", [0]),
         ("$.a.b[2]", []),
@@ -100,6 +106,30 @@ def test_what_is_stored_as_it_is_is_looked_at_too() -> None:
         assert (bool(text), after) == (meant, 1)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [b'{"a": 1} x', b'{"a": 1', b'{"a": 1,}', b'{"a": 1, "b": \xff}', b'{"a": 1, "b": 01}', b""],
+)
+def test_of_what_is_nearly_json_no_place_is_found(value: bytes) -> None:
+    stored = chunk_encode("t", 1, 2, 0, [value])
+    for where, meant in (("$.a", 0), ("$.a=1", 0), ("$.a!=1", 1)):
+        text, _ = _native.render_ndjson([stored], 0, 1, 0, where=conditions([where]))
+        assert text.count(b"\n") == meant, where
+
+
+def test_a_quote_within_quotes() -> None:
+    stored = chunk_encode("t", 1, 2, 0, [b'{"it\'s": 1}'])
+    given = conditions(["$['it\\'s']=1"])
+    assert _native.render_ndjson([stored], 0, 1, 0, where=given)[0]
+
+
+@pytest.mark.parametrize(("where", "meant"), [("$.ab=1", 1), ("$.a", 0), ("$.abc", 0)])
+def test_a_name_that_is_escaped_is_that_name_and_no_part_of_it(where: str, meant: int) -> None:
+    stored = chunk_encode("t", 1, 2, 0, [b'{"a\\u0062": 1}', b'{"\\u0061bcd": 1}'])
+    text, _ = _native.render_ndjson([stored], 0, 2, 0, where=conditions([where]))
+    assert text.count(b"\n") == meant
+
+
 def test_all_have_to_be_true() -> None:
     assert chosen("$.a", "key~ber") == [0]
     assert chosen(*["$.a"] * CONDITIONS_MAX) == [0, 1, 2]
@@ -112,6 +142,7 @@ def test_the_core_takes_paths_that_are_as_long_as_they_may_be() -> None:
 @pytest.mark.parametrize(
     "where",
     ["", "keys=1", "$a=1", "$..a", "$.a[", "$.a[x]", "header=1", "header.é=1"]
+    + ["$.a>", "$.a < ", "key~", "value~", "header.h>="]
     + ["value=1", "value", "$['a]", '$["\\x"]', '$["\\ud800"]', "$.a ! 1", "$.a" * 20]
     + ["$" + ".a" * (STEPS_MAX + 1), "key=" + "x" * 2000],
 )

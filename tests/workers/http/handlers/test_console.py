@@ -7,7 +7,8 @@ from twin import Broker, run
 
 import barco
 from barco.workers.http.handlers.console import KINDS, POLICY
-from barco.workers.process.stages import BOUNDS_US
+from barco.workers.process.hour import AMOUNTS, RATES, STEP_SECONDS
+from barco.workers.process.stages import BOUNDS_US, STAGES
 
 FOLDER = Path(barco.__file__).parent / "console"
 FILES = [path for path in FOLDER.iterdir() if path.is_file()]
@@ -108,3 +109,54 @@ async def test_stages_of_all_brokers_and_of_each_of_late() -> None:
     assert write["count"] == 31
     assert 0.001024 <= write["p50"] <= 0.00128 < write["p99"] <= 0.001536
     assert own["stages"]["whole"] == {"count": 0, "p50": None, "p99": None}
+
+
+def step(number: int, **told: float) -> list[float | None]:
+    """As a process tells one."""
+    named = [told.get(name, 0) for name in (*RATES, *AMOUNTS)]
+    return [number, *named, *(told.get(name) for name in STAGES)]
+
+
+def remember(broker: Broker, *of_each: list[list[float | None]]) -> None:
+    """What each process says of the last hour."""
+    for service, steps in zip(broker.services, of_each, strict=True):
+
+        async def told(_: object, steps: list[list[float | None]] = steps) -> object:
+            return steps
+
+        assert service is not None
+        service.extend({"hour": told})
+
+
+@run
+async def test_an_hour_of_all_processes_step_by_step() -> None:
+    broker = Broker(workers=2)
+    remember(
+        *(broker, [step(7, events=1, storage_free_bytes=5), step(8, events=2, write=0.004)]),
+        [step(8, events=10, storage_free_bytes=6, write=0.001), step(9, process_resident_bytes=3)],
+    )
+    told = (await broker.request("GET", "/v1/figures/hour")).json
+    assert told["stepSeconds"] == STEP_SECONDS and told["silent"] == 0
+    assert told["at"] == [number * STEP_SECONDS * 1_000_000 for number in (7, 8, 9)]
+    assert told["figures"]["events"] == [1, 12, 0]
+    assert told["figures"]["storage_free_bytes"] == [5, 6, 0], "all share the disk"
+    assert told["figures"]["process_resident_bytes"] == [0, 0, 3]
+    assert told["stages"]["write"] == [None, 0.004, None], "that of the slower one"
+    assert list(told["figures"]) == [*RATES, *AMOUNTS] and list(told["stages"]) == list(STAGES)
+    assert (await broker.request("GET", "/v1/figures/hour", {"broker": 0})).json == told
+
+
+@run
+async def test_an_hour_of_a_broker_that_is_none() -> None:
+    for given, status in (("7", 404), ("x", 400), ("", 400)):
+        answer = await Broker().request("GET", "/v1/figures/hour", {"broker": given})
+        assert answer.status == status, given
+
+
+@run
+async def test_who_is_silent_of_the_last_hour_is_counted() -> None:
+    broker = Broker(workers=2)
+    remember(broker, [step(7, events=1)], [step(7, events=2)])
+    broker.kill(1)
+    told = (await broker.request("GET", "/v1/figures/hour", worker=0)).json
+    assert told["silent"] == 1 and told["figures"]["events"] == [1]
