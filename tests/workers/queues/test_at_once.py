@@ -123,7 +123,9 @@ async def test_an_ack_that_could_not_be_written_is_no_answer() -> None:
     broker.reactors[0].fail_status = 503
     soon = at_once(broker, ACK, events=[one])
     assert isinstance(soon, Soon)
-    await asyncio.wait(soon.waiting)
+    ended = asyncio.Event()
+    soon.then(ended.set)
+    await ended.wait()
     assert not soon.good
     broker.reactors[0].fail_status = 0
     assert (await tell(broker, "ack", one)).status == 204
