@@ -11,7 +11,7 @@ struct lent *py_lent_of(PyObject *object);
 
 /* py_codec.c: what the header at a position says, None where the chunk is cut off. */
 PyObject *py_chunk_head(const uint8_t *bytes, size_t len, size_t at);
-/* The same: the offset of its first event; an exception where it is cut off. */
+/* py_codec.c: the offset of a chunk's first event; an exception where that is cut off. */
 PyObject *py_chunk_begin(const uint8_t *bytes, size_t len);
 
 #endif

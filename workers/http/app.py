@@ -277,14 +277,14 @@ class App:
         if not call.path.startswith(AT_ONCE) or self.traces is not None:
             return None
         try:
-            kept = self._kept.get(call[1:4]) if self._is_open_to_all else None
-            if kept is not None:
+            if self._is_open_to_all and (kept := self._kept.get(call[1:4])) is not None:
                 number, method, path, query, headers, body = call
-                handler, parsed, variables = kept
-                request = Request(
-                    method, path, parsed, headers, body, variables, EVERYBODY, number, query
+                begin, parsed, variables = kept
+                return begin(
+                    Request(
+                        method, path, parsed, headers, body, variables, EVERYBODY, number, query
+                    )
                 )
-                return handler(request)
             understood = self._understood(call)
             if isinstance(understood, Response):
                 return None

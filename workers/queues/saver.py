@@ -121,13 +121,15 @@ class Saver:
         if slot.lost or not self.epoch:
             _end(waiting, NotReadyError(ELSEWHERE))
             return
-        kept = slot.window.kept(now_ms())
-        value = slot.packed(self.epoch, kept, self._now_us())
-        told = functools.partial(self._appended, slot, slot.window, kept)
         slot.under_way, slot.dirty = waiting, False
         try:
+            kept = slot.window.kept(now_ms())
+            value = slot.packed(self.epoch, kept, self._now_us())
+            told = functools.partial(self._appended, slot, slot.window, kept)
             self._appends.start_told(OFFSETS, slot.slice, slot.key, value, told)
-        except BarcoError as error:
+        except Exception as error:  # Else who waits would for ever, and for other slices as well.
+            if not isinstance(error, BarcoError):
+                log.exception("%s/%s/%d: nothing of it can be written", *slot.name)
             slot.under_way, slot.dirty = None, True
             _end(waiting, error)
 
