@@ -390,6 +390,8 @@ class Lent:
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def head(self) -> ChunkInfo | None:
         """`chunk_info` of the first one."""
+    def begin(self) -> int:
+        """The offset of the first event of the first one. ValueError: it is damaged."""
 
 def send_parts(fd: int, parts: list[bytes | Lent], /) -> int:
     """Sends these to a socket without waiting, from where they lie; so many bytes of them were
@@ -632,6 +634,7 @@ class Reactor:
     def segment_summary(self, segment: int, /) -> tuple[int, int, int, int, int, int, int, int]: ...
     def drop_index(self, segment: int, /) -> None: ...
     def log_state(self) -> dict[str, int]: ...  # of the open generation
+    def clock_us(self) -> int: ...  # `log_state` has it as well, among much else
     def stats(self) -> dict[str, int]: ...  # counters since the start, and gauges
     def trace(self, ratio: float) -> None:
         """From now on produces are traced whose traceparent says so, and that share of others."""

@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
     loop = asyncio.SelectorEventLoop(selector)
     asyncio.set_event_loop(loop)
     worker = Worker(options, reactor, store, bulk, session, turns)
-    selector.on_upcall = worker.upcall
+    selector.on_upcalls = worker.upcalls
     try:
         return loop.run_until_complete(worker.run())
     finally:

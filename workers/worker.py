@@ -99,7 +99,7 @@ class Worker:
         )
         self._app.shed_by(reactor.shed)
         self._app.listen.by(reactor)
-        self._requests: dict[int, asyncio.Future[Any]] = {}
+        self._requests: dict[int, asyncio.Future[Any] | Soon] = {}
         """What each of those under way waits for."""
         self._endings = Endings(reactor.connected)
         self._background: set[asyncio.Task[None]] = set()
@@ -139,9 +139,9 @@ class Worker:
 
     # --- Life ------------------------------------------------------------------------------------
 
-    def upcall(self, upcall: Upcall) -> None:
+    def upcalls(self, upcalls: Sequence[Upcall]) -> None:
         """From the selector: taken in the loop's next turn, where exceptions are ordinary ones."""
-        asyncio.get_running_loop().call_soon(self._upcalls[upcall[0]], upcall)
+        asyncio.get_running_loop().call_soon(self._take, upcalls)
 
     async def run(self) -> int:
         """Recover, serve, drain. 0 after an orderly stop; 1 after a fatal error, told before; 78 if
@@ -247,7 +247,7 @@ class Worker:
         self._reactor.drain()
         await self._app.listen.close()
         for waiting in list(self._requests.values()):
-            if self._app.interruptible(waiting):
+            if isinstance(waiting, asyncio.Future) and self._app.interruptible(waiting):
                 waiting.cancel()
         if status == 0:
             await self._turns.until(self._idle, DRAIN_SECONDS)
@@ -377,7 +377,7 @@ class Worker:
 
     def _log_clock(self) -> int:
         """Of the log itself, by which everything ages: a wall clock may be wrong by any amount."""
-        return self._reactor.log_state()["clock_us"]
+        return self._reactor.clock_us()
 
     async def _retain(self, run: Callable[[int], Awaitable[int | None]]) -> None:
         try:
@@ -387,13 +387,25 @@ class Worker:
 
     # --- Upcalls ---------------------------------------------------------------------------------
 
+    def _take(self, upcalls: Sequence[Upcall]) -> None:
+        """What one stay in the core has brought. Queues write once what all of that changes."""
+        saver = self._service.queues.saver
+        saver.gather()
+        for upcall in upcalls:
+            try:
+                self._upcalls[upcall[0]](upcall)
+            except Exception as error:  # noqa: BLE001 - as of a callback of the loop.
+                context = {"message": f"upcall {upcall[0]} failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
+        saver.flush()
+
     def _request(self, upcall: Upcall) -> None:
         call = Call(*upcall[1:])
         number = call.number
         self._collector.asked()
         found = self._app.at_once(call)
         if isinstance(found, Soon):
-            self._requests[number] = found.waiting[0]
+            self._requests[number] = found
             found.then(lambda: self._come(found, call))
         elif found is None:
             self._begin(number, self._answer(call))
@@ -453,7 +465,7 @@ class Worker:
         Only what waits for events ends; a change that has begun is carried through.
         """
         waiting = self._requests.get(upcall[1])
-        if waiting is not None and self._app.interruptible(waiting):
+        if isinstance(waiting, asyncio.Future) and self._app.interruptible(waiting):
             waiting.cancel()
 
 

@@ -135,7 +135,8 @@ def parse_leased(name: Any) -> Leased:
     found = _RUN.fullmatch(name) if isinstance(name, str) else None
     if found is None:
         raise RequestError("An event of a queue is named slice.epoch.offset.count, as it came.")
-    index, epoch, start, count, more = (int(each or 1) for each in found.groups())
+    of, since, first, times, neighbours = found.groups("1")
+    index, epoch, start, count, more = int(of), int(since), int(first), int(times), int(neighbours)
     if start + more >= 2**63 or not 0 < more <= WINDOW_MAX or epoch >= 2**32:
         raise RequestError("No event has such a name.")
     return Leased(index, epoch, start, start + more, count)
@@ -144,16 +145,20 @@ def parse_leased(name: Any) -> Leased:
 def parse_leases(names: Iterable[Any]) -> list[Leased]:
     """Of all of them."""
     found = [parse_leased(name) for name in names]
-    check_leases(found)
+    _check_number(found)
     return found
 
 
 def check_leases(found: Sequence[Leased]) -> None:
     """RequestError: they are too many, or none, or are not numbers at all."""
-    if not 0 < len(found) <= NAMED_RUNS_MAX:
-        raise RequestError(f"1 to {NAMED_RUNS_MAX:,} events or runs of them are named at once.")
     if any(type(each) is not int or each < 0 for run in found for each in run):
         raise RequestError("An event of a queue is named by numbers.")
+    _check_number(found)
+
+
+def _check_number(found: Sequence[Leased]) -> None:
+    if not 0 < len(found) <= NAMED_RUNS_MAX:
+        raise RequestError(f"1 to {NAMED_RUNS_MAX:,} events or runs of them are named at once.")
     if sum(max(1, run.end - run.start) for run in found) > NAMED_EVENTS_MAX:
         raise RequestError(f"At most {NAMED_EVENTS_MAX:,} events are named at once.")
 

@@ -2,7 +2,9 @@
 
 #include <assert.h>
 
-#if defined(__SSE2__)
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
@@ -84,17 +86,27 @@ static struct marks marks_of(const uint8_t *p)
 }
 #endif
 
+/* How 64 bytes are looked at: what stands in them, and parity_up_to(). Two ways, by what the
+ * processor can do; each is compiled into a container_end() of its own. */
+struct look {
+    struct marks (*marks)(const uint8_t *p);
+    uint64_t (*parity)(uint64_t bits);
+};
+
+#define IN_EACH static inline __attribute__((always_inline))
+
 /* Of fewer than 64 bytes; follows: they are read together with those before them. */
-static struct marks marks_of_last(const uint8_t *p, size_t len, bool follows)
+IN_EACH struct marks marks_of_last(const struct look *look, const uint8_t *p, size_t len,
+                                   bool follows)
 {
     uint8_t copy[64] = {0};
     assert(len > 0 && len < sizeof copy);
     if (!follows) {
         memcpy(copy, p, len);
-        return marks_of(copy);
+        return look->marks(copy);
     }
     const unsigned before = (unsigned)(sizeof copy - len);
-    const struct marks m = marks_of(p - before);
+    const struct marks m = look->marks(p - before);
     return (struct marks){m.quotes >> before, m.slashes >> before, m.opens >> before,
                           m.closes >> before};
 }
@@ -124,13 +136,14 @@ static uint64_t parity_up_to(uint64_t bits)
 
 /* From an opening bracket to behind the one that closes it; NULL: none does. Which of the two kinds
  * a bracket is nobody looks at. 64 bytes at a time, however much stands in them. */
-static uint8_t *container_end(const struct json_rest *rest)
+IN_EACH uint8_t *container_end_by(const struct look *look, const struct json_rest *rest)
 {
     uint64_t carry = 0, inside = 0, depth = 0;
     assert(rest->p < rest->end && (*rest->p | 0x20) == '{');
     for (uint8_t *p = rest->p; p < rest->end; p += 64) {
         const size_t left = (size_t)(rest->end - p);
-        const struct marks m = left >= 64 ? marks_of(p) : marks_of_last(p, left, p > rest->p);
+        const struct marks m = left >= 64 ? look->marks(p)
+                                          : marks_of_last(look, p, left, p > rest->p);
         uint64_t quotes = m.quotes;
         if ((m.slashes | carry) != 0)
             quotes &= ~escaped_by(m.slashes, &carry);
@@ -138,7 +151,7 @@ static uint8_t *container_end(const struct json_rest *rest)
             inside ^= -(uint64_t)(__builtin_popcountll(quotes) & 1);
             continue;
         }
-        const uint64_t strings = parity_up_to(quotes) ^ inside;
+        const uint64_t strings = look->parity(quotes) ^ inside;
         const uint64_t opens = m.opens & ~strings, closes = m.closes & ~strings;
         inside = strings >> 63 ? ~(uint64_t)0 : 0;
         const unsigned closed = (unsigned)__builtin_popcountll(closes);
@@ -155,6 +168,67 @@ static uint8_t *container_end(const struct json_rest *rest)
     }
     return NULL;
 }
+
+uint8_t *json_container_end_plain(const struct json_rest *rest)
+{
+    static const struct look look = {marks_of, parity_up_to};
+    return container_end_by(&look, rest);
+}
+
+#if defined(__x86_64__)
+#define WIDE __attribute__((target("avx2,pclmul,popcnt,bmi")))
+
+WIDE static inline uint64_t wide_bits(__m256i x, __m256i y, char wanted)
+{
+    const __m256i all = _mm256_set1_epi8(wanted);
+    const uint32_t low = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(x, all));
+    return low | (uint64_t)(uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(y, all)) << 32;
+}
+
+WIDE static inline struct marks wide_marks(const uint8_t *p)
+{
+    const __m256i lower = _mm256_set1_epi8(0x20);
+    const __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    const __m256i y = _mm256_loadu_si256((const __m256i *)(const void *)(p + 32));
+    const __m256i bent_x = _mm256_or_si256(x, lower), bent_y = _mm256_or_si256(y, lower);
+    return (struct marks){wide_bits(x, y, '"'), wide_bits(x, y, '\\'),
+                          wide_bits(bent_x, bent_y, '{'), wide_bits(bent_x, bent_y, '}')};
+}
+
+/* A product without carries with 64 ones adds up, in each bit, all bits up to it. */
+WIDE static inline uint64_t wide_parity(uint64_t bits)
+{
+    const __m128i ones = _mm_set1_epi8(-1), x = _mm_cvtsi64_si128((int64_t)bits);
+    return (uint64_t)_mm_cvtsi128_si64(_mm_clmulepi64_si128(x, ones, 0));
+}
+
+WIDE static uint8_t *container_end_wide(const struct json_rest *rest)
+{
+    static const struct look look = {wide_marks, wide_parity};
+    return container_end_by(&look, rest);
+}
+
+static bool is_wide;
+
+/* Before main(), so that no caller has to check or lock. */
+__attribute__((constructor)) static void prepare(void)
+{
+    __builtin_cpu_init();
+    is_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("pclmul") &&
+              __builtin_cpu_supports("bmi");
+}
+
+static uint8_t *container_end(const struct json_rest *rest)
+{
+    return __builtin_expect(is_wide, 1) ? container_end_wide(rest)
+                                        : json_container_end_plain(rest);
+}
+#else
+static uint8_t *container_end(const struct json_rest *rest)
+{
+    return json_container_end_plain(rest);
+}
+#endif
 
 uint8_t *json_word_end(const struct json_rest *rest)
 {

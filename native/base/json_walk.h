@@ -19,6 +19,9 @@ struct json_rest {
 uint8_t *json_string_end(const struct json_rest *rest);
 /* To behind what is no string and no container: the text of a number or of a word. */
 uint8_t *json_word_end(const struct json_rest *rest);
+/* From an opening bracket to behind the one that closes it; NULL: none does. What json_pass_value()
+ * does of it where a processor has no wider registers. */
+uint8_t *json_container_end_plain(const struct json_rest *rest);
 /* Passes over one value. A container's inside is taken as it is. */
 bool json_pass_value(struct json_rest *rest);
 /* "name" and the colon: its text between the quotes. */

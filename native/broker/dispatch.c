@@ -251,6 +251,7 @@ static uint16_t keyed_produce(struct reactor *reactor, const struct produce *pro
         return PROBLEM_BUSY;
     assert(slot->parts == NULL && bytes == body->data);
     problem = keyed_examine(reactor, produce, keyless_slice, body->data, len, &keyed, detail);
+    keyed.owner = body;
     struct produce to = *produce;
     if (problem == PROBLEM_NONE && keyed.delayed) {
         slot->delayed = true;

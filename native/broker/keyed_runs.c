@@ -188,12 +188,14 @@ uint16_t keyed_examine(struct reactor *reactor, const struct produce *produce,
 
 /* ---- a share's columns ---- */
 
-static size_t columns_room(const struct keyed_body *body, const struct keyed_share *share)
+/* values: with room for them, not only for where each is. */
+static size_t columns_room(const struct keyed_body *body, const struct keyed_share *share,
+                           bool values)
 {
-    const size_t words = 1 + share->keyed + (share->hdrs_bytes > 0) +
+    const size_t words = 1 + share->keyed + (share->hdrs_bytes > 0) + !values +
                          (body->timestamp != 0 ? 2 : 0);
     return words * pad8((size_t)share->count * 4) + pad8(share->keys_bytes) +
-           pad8(share->hdrs_bytes) + pad8(share->vals_bytes);
+           pad8(share->hdrs_bytes) + (values ? pad8(share->vals_bytes) : 0);
 }
 
 /* Their times, counted from the first of them, which it returns. Whether any is so far from it that
@@ -253,9 +255,11 @@ static uint8_t *fill_headers(const struct keyed_body *body, const struct keyed_s
     return room + pad8((size_t)share->count * 4) + pad8(share->hdrs_bytes);
 }
 
-/* Copies a share's events to room, of columns_room(). Sets their first and last time, or 0. */
+/* Copies a share's events to room, of columns_room(), their values as well or, to begins, where
+ * they begin. Sets their first and last time, or 0. */
 static void fill_columns(const struct keyed_body *body, const struct keyed_share *share,
-                         uint8_t *room, struct batch_columns *to, int64_t *base, int64_t *last)
+                         uint8_t *room, struct batch_columns *to, int64_t *base, int64_t *last,
+                         const uint32_t **begins)
 {
     const uint32_t *order = body->order + share->first;
     const size_t words = pad8((size_t)share->count * 4);
@@ -278,7 +282,11 @@ static void fill_columns(const struct keyed_body *body, const struct keyed_share
     if (share->hdrs_bytes > 0)
         at = fill_headers(body, share, at, to);
     uint8_t *keys = at, *vals = at + pad8(share->keys_bytes);
-    to->vals = vals;
+    uint32_t *at_value = NULL;
+    if (begins != NULL)
+        *begins = at_value = (uint32_t *)vals;
+    else
+        to->vals = vals;
     to->vals_bytes = share->vals_bytes;
     if (share->keyed) {
         to->keys = keys;
@@ -287,8 +295,12 @@ static void fill_columns(const struct keyed_body *body, const struct keyed_share
     for (uint32_t i = 0; i < share->count; i++) {
         const struct keyed_line *line = &body->lines[order[i]];
         val_len[i] = line->value_len;
-        memcpy(vals, body->bytes + line->value_at, bytes_of(line->value_len));
-        vals += bytes_of(line->value_len);
+        if (at_value != NULL) {
+            at_value[i] = line->value_at;
+        } else {
+            memcpy(vals, body->bytes + line->value_at, bytes_of(line->value_len));
+            vals += bytes_of(line->value_len);
+        }
         if (key_len == NULL)
             continue;
         key_len[i] = line->key_len;
@@ -301,7 +313,8 @@ static void fill_columns(const struct keyed_body *body, const struct keyed_share
         keys += line->key_len;
     }
     assert(keys == at + share->keys_bytes || !share->keyed);
-    assert((size_t)(vals - room) <= columns_room(body, share));
+    vals = at_value != NULL ? (uint8_t *)(at_value + share->count) : vals;
+    assert((size_t)(vals - room) <= columns_room(body, share, begins == NULL));
 }
 
 uint16_t keyed_run(struct reactor *reactor, const struct produce *produce,
@@ -311,12 +324,17 @@ uint16_t keyed_run(struct reactor *reactor, const struct produce *produce,
     const uint32_t slice = share->number & (reactor->options.slices - 1);
     const size_t head = pad8(sizeof(struct batch_columns));
     struct stream *stream = shard_stream(reactor->shard, produce->topic, slice);
-    struct run *run = stream ? run_new(stream, head + columns_room(body, share)) : NULL;
+    struct run *run = stream ? run_new(stream, head + columns_room(body, share, false)) : NULL;
     if (run == NULL)
         return PROBLEM_BUSY;
     struct batch_columns *columns = (struct batch_columns *)run->tail;
     assert(share->count > 0 && produce->content == CONTENT_CUT); /* see far_timestamp() */
-    fill_columns(body, share, run->tail + head, columns, &run->timestamp, &run->max_timestamp);
+    fill_columns(body, share, run->tail + head, columns, &run->timestamp, &run->max_timestamp,
+                 &run->begins);
+    /* The log gathers them where it needs them: that is the only time they are copied. */
+    run->values = body->bytes;
+    run->body = body->owner;
+    run->body->refs++;
     run->waiter = waiter;
     run->columns = columns;
     run->count = columns->count;
@@ -335,10 +353,10 @@ struct body *keyed_cut(struct reactor *reactor, const struct keyed_body *body,
     struct chunk_columns made = {0};
     int64_t last;
     assert(share->count > 0);
-    uint8_t *room = malloc(columns_room(body, share));
+    uint8_t *room = malloc(columns_room(body, share, true));
     if (room == NULL)
         return NULL;
-    fill_columns(body, share, room, &made.columns, &made.base_timestamp_us, &last);
+    fill_columns(body, share, room, &made.columns, &made.base_timestamp_us, &last, NULL);
     struct body *cut = body_new(&reactor->body_bytes, chunk_bound(&made));
     if (cut != NULL) {
         cut->len = batch_seal(NULL, &made, cut->data, cut->capacity);

@@ -17,6 +17,7 @@ struct keyed_share {
 
 /* One body, read and sorted. All of it is in the reactor's scratch memory. */
 struct keyed_body {
+    struct body *owner; /* of the bytes: runs point into it */
     const uint8_t *bytes;
     const struct keyed_line *lines;
     const uint32_t *order;

@@ -70,13 +70,13 @@ int64_t slice_token(const struct reactor *reactor, uint32_t number)
 uint32_t slice_of_token(const struct reactor *reactor, int64_t token)
 {
     const struct reactor_options *o = &reactor->options;
-    uint64_t distance = (uint64_t)token - (uint64_t)o->range_start, range = 0;
-    if (o->ring_size > 1) {
-        range = distance / o->range_width;
-        if (range >= o->ring_size) /* the few tokens at the very top */
-            range = o->ring_size - 1;
-        distance -= range * o->range_width;
-    }
+    uint64_t distance = (uint64_t)token - (uint64_t)o->range_start;
+    if (o->ring_size == 1) /* a power of two of slices: nothing is left over */
+        return o->slice_shift > 0 ? (uint32_t)(distance >> (64 - o->slice_shift)) : 0;
+    uint64_t range = distance / o->range_width;
+    if (range >= o->ring_size) /* the few tokens at the very top */
+        range = o->ring_size - 1;
+    distance -= range * o->range_width;
     assert(range < o->ring_size); /* whatever a token is */
     uint64_t slice = distance / o->slice_width;
     /* What division leaves over belongs to slice 0, as PolarStreams has it. */

@@ -84,13 +84,17 @@ static enum keyed_flaw read_text_key(const struct reading *r, struct json_rest *
                                      struct keyed_line *line)
 {
     rest->p++;
-    uint8_t *text = rest->p, *quote = json_string_end(rest);
+    uint8_t *text = rest->p;
+    const size_t plain = json_plain_run(text, (size_t)(rest->end - text));
+    if (text + plain < rest->end && text[plain] == '"') { /* nothing in it needs care */
+        rest->p = text + plain + 1;
+        return set_key(r, line, text, (int64_t)plain);
+    }
+    uint8_t *quote = json_string_end(rest);
     if (quote == NULL)
         return KEYED_SYNTAX;
     const size_t raw = (size_t)(quote - text);
     rest->p = quote + 1;
-    if (json_plain_run(text, raw) == raw) /* nothing in it needs care */
-        return set_key(r, line, text, (int64_t)raw);
     const bool is_escaped = memchr(text, '\\', raw) != NULL;
     const bool stays = r->rules->field_len > 0;
     if (!is_escaped && raw > KEYED_KEY_MAX)
@@ -261,16 +265,44 @@ static unsigned member_named(const struct json_rest *name)
                                                     : 0;
 }
 
+/* {"key":"...","value": as most programs write it, and nothing in the key that needs care: both are
+ * found by one look each. Passes over that; false: it is written otherwise, and all is still to be
+ * read. */
+static bool pass_usual(const struct reading *r, struct json_rest *rest, struct keyed_line *line)
+{
+    static const char before[] = "{\"key\":\"", behind[] = "\",\"value\":";
+    enum { BEFORE = sizeof before - 1, BEHIND = sizeof behind - 1 };
+    if (rest->end - rest->p < BEFORE + BEHIND || memcmp(rest->p, before, BEFORE) != 0)
+        return false;
+    uint8_t *key = rest->p + BEFORE;
+    const size_t len = json_plain_run(key, (size_t)(rest->end - key));
+    if (len > KEYED_KEY_MAX || rest->end - (key + len) < BEHIND ||
+        memcmp(key + len, behind, BEHIND) != 0)
+        return false;
+    line->key_at = (uint32_t)(key - r->base);
+    line->key_len = (uint32_t)len;
+    rest->p = key + len + BEHIND;
+    return true;
+}
+
 /* {"key": ..., "value": ..., "timestamp": ..., "headers": ...} */
 static enum keyed_flaw read_event(const struct reading *r, struct json_rest rest,
                                   struct keyed_line *line, bool *delayed)
 {
     unsigned seen = 0;
-    if (!json_take(&rest, '{'))
+    bool more = true;
+    if (pass_usual(r, &rest, line)) {
+        const enum keyed_flaw flaw = read_value(r, &rest, line);
+        if (flaw != KEYED_FINE)
+            return flaw;
+        seen = KEY | VALUE;
+        more = json_take(&rest, ',');
+    } else if (!json_take(&rest, '{')) {
         return KEYED_SYNTAX;
-    if (json_peek(&rest) == '}')
+    } else if (json_peek(&rest) == '}') {
         return KEYED_VALUE;
-    do {
+    }
+    while (more) {
         struct json_rest name;
         if (!json_take_name(&rest, &name))
             return KEYED_SYNTAX;
@@ -288,7 +320,8 @@ static enum keyed_flaw read_event(const struct reading *r, struct json_rest rest
                                          : read_due(r, &rest, which == DUE_AFTER, line);
         if (flaw != KEYED_FINE)
             return flaw;
-    } while (json_take(&rest, ','));
+        more = json_take(&rest, ',');
+    }
     if (!json_take(&rest, '}') || json_peek(&rest) != 0 || rest.p != rest.end)
         return KEYED_SYNTAX;
     *delayed = seen & (DUE_AT | DUE_AFTER);

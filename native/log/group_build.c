@@ -252,6 +252,25 @@ static void add_values(struct group_builder *b, const uint8_t *values, uint32_t 
     c->vals_bytes += bytes;
 }
 
+/* Appends a piece's values, each from where it lies. */
+static void gather_values(struct group_builder *b, const struct run *run, const struct piece *piece)
+{
+    struct chunk_columns *c = &b->columns;
+    grow(&b->vals, &b->vals_capacity, (size_t)c->vals_bytes + piece->bytes);
+    if (c->count > 0 && b->lent)
+        memcpy(b->vals, c->vals, c->vals_bytes);
+    b->lent = false;
+    c->vals = b->vals;
+    uint8_t *out = b->vals + c->vals_bytes;
+    for (uint32_t i = 0; i < piece->count; i++) {
+        const uint32_t len = bytes_of(piece->lens[i]);
+        memcpy(out, run->values + run->begins[piece->first + i], len);
+        out += len;
+    }
+    assert(out == b->vals + c->vals_bytes + piece->bytes);
+    c->vals_bytes += piece->bytes;
+}
+
 /* The key of the next count events, all the same. */
 static void add_keys(struct group_builder *b, uint32_t count, const uint8_t *key, uint32_t key_len)
 {
@@ -438,6 +457,10 @@ static void add_times(struct group_builder *b, const struct run *run, const stru
                       int64_t clock)
 {
     struct chunk_columns *c = &b->columns;
+    if (run->columns->ts_delta == NULL && run->columns->ts_high == NULL) { /* all the run's */
+        add_deltas(b, piece->count, piece->timestamp);
+        return;
+    }
     uint64_t all = 0;
     for (uint32_t i = 0; i < piece->count; i++) {
         const int64_t time = time_of(run, piece->first + i, clock);
@@ -500,19 +523,24 @@ static void add_columns(struct group_builder *b, struct stream *stream, const st
         piece_extend(b, &piece, run, clock);
         add_times(b, run, &piece, clock);
         add_words(b, run, &piece);
-        add_values(b, piece.values, piece.bytes);
+        if (run->begins != NULL) {
+            gather_values(b, run, &piece);
+        } else {
+            add_values(b, piece.values, piece.bytes);
+            piece.values += piece.bytes;
+        }
         piece.key = add_bytes(&b->keys, &b->keys_capacity, &c->keys_bytes, piece.key,
                               piece.key_bytes);
         piece.headers = add_bytes(&b->hdrs, &b->hdrs_capacity, &c->hdrs_bytes, piece.headers,
                                   piece.headers_bytes);
         c->keys = b->keys;
         c->hdrs = b->hdrs;
-        piece.values += piece.bytes;
         c->count += piece.count;
         b->clocked |= run->timestamp == 0;
         add_tokens(c, run);
     }
-    assert(piece.values == run->columns->vals + run->columns->vals_bytes);
+    assert(run->begins != NULL ||
+           piece.values == run->columns->vals + run->columns->vals_bytes);
 }
 
 static void encode_stream(struct group_builder *b, struct stream *stream, int64_t wall_us)

@@ -57,6 +57,7 @@ struct run {
     int64_t token_min, token_max;
     int64_t timestamp, max_timestamp; /* of the producer; 0: the broker's clock. See columns */
     const uint32_t *value_lens;
+    const uint32_t *begins; /* of columns, their values not in a row: where each is in values */
     const struct batch_columns *columns; /* or NULL; of a cut batch: times from timestamp */
     uint32_t key_len;
     uint32_t producer_epoch;

@@ -114,6 +114,16 @@ PyObject *py_chunk_head(const uint8_t *bytes, size_t len, size_t at)
     }
 }
 
+PyObject *py_chunk_begin(const uint8_t *bytes, size_t len)
+{
+    struct chunk_view view;
+    switch (chunk_open(bytes, len, &view)) {
+    case 0: return PyLong_FromUnsignedLongLong(view.base_offset);
+    case -2: return PyErr_Format(PyExc_ValueError, "a chunk is cut off");
+    default: return malformed(0);
+    }
+}
+
 static PyObject *py_chunk_info(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     Py_buffer buf;

@@ -65,6 +65,16 @@ static PyObject *Lent_head(PyObject *self, PyObject *none)
     return py_chunk_head(lent->pieces[0].iov_base, lent->pieces[0].iov_len, 0);
 }
 
+static PyObject *Lent_begin(PyObject *self, PyObject *none)
+{
+    const struct lent *lent = ((LentObject *)self)->lent;
+    if (lent->source.lost)
+        return PyErr_NoMemory();
+    if (lent->source.copy != NULL)
+        return py_chunk_begin(lent->source.copy, lent->source.len);
+    return py_chunk_begin(lent->pieces[0].iov_base, lent->pieces[0].iov_len);
+}
+
 enum { PIECES_MAX = 1024 /* of one message: UIO_MAXIOV */ };
 
 /* Where the bytes of a part lie; how many pieces that are, 0: too many, -1: it is no part. Nobody
@@ -120,6 +130,7 @@ static PyMethodDef functions[] = {
 /* barco/_native.pyi says what they do. */
 static PyMethodDef lent_methods[] = {
     {"head", Lent_head, METH_NOARGS, NULL},
+    {"begin", Lent_begin, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

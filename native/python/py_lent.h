@@ -11,5 +11,7 @@ struct lent *py_lent_of(PyObject *object);
 
 /* py_codec.c: what the header at a position says, None where the chunk is cut off. */
 PyObject *py_chunk_head(const uint8_t *bytes, size_t len, size_t at);
+/* py_codec.c: the offset of a chunk's first event; an exception where that is cut off. */
+PyObject *py_chunk_begin(const uint8_t *bytes, size_t len);
 
 #endif

@@ -473,6 +473,12 @@ static PyObject *Reactor_log_state(PyObject *self, PyObject *none)
                          log->failed ? Py_True : Py_False, "clock_us", (long long)log->clock_us);
 }
 
+static PyObject *Reactor_clock_us(PyObject *self, PyObject *none)
+{
+    struct reactor *reactor = reactor_of(self);
+    return reactor == NULL ? NULL : PyLong_FromLongLong((long long)reactor->log->clock_us);
+}
+
 static const struct feeds *feeds_of(const struct reactor *reactor)
 {
     static const struct feeds none_yet;
@@ -569,6 +575,7 @@ PyMethodDef reactor_read_methods[] = {
     {"segment_summary", Reactor_segment_summary, METH_VARARGS, NULL},
     {"drop_index", Reactor_drop_index, METH_VARARGS, NULL},
     {"log_state", Reactor_log_state, METH_NOARGS, NULL},
+    {"clock_us", Reactor_clock_us, METH_NOARGS, NULL},
     {"stats", Reactor_stats, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

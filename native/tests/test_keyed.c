@@ -1,6 +1,7 @@
 /* Lines that bring a key each: what is read, what is refused and where, and where values end. */
 #include "format/keyed.h"
 
+#include "base/json_walk.h"
 #include "codec_testing.h"
 #include "format/format.h"
 #include "format/headers.h"
@@ -297,6 +298,10 @@ static void test_ends(void)
         const size_t at = (size_t)snprintf(text, sizeof text, "%*s{\"value\":", i % 70, "");
         const size_t len = make_value(&seed, text + at, i % 100 ? 300 : 2000);
         CHECK(plain_end(text + at, len) == len);
+        struct json_rest rest = {(uint8_t *)text + at, (uint8_t *)text + at + len};
+        CHECK(json_container_end_plain(&rest) == rest.end);
+        rest.end--;
+        CHECK(json_container_end_plain(&rest) == NULL);
         text[at + len] = '}';
         struct result r = read_bytes(text, at + len + 1, NULL);
         CHECK(r.flaw == (len > 100 ? KEYED_TOO_LARGE : KEYED_FINE));
@@ -307,6 +312,48 @@ static void test_ends(void)
         CHECK(r.flaw == KEYED_SYNTAX);
         free(r.bytes);
     }
+}
+
+/* As most write a line, and with one blank more: what is found, and what is wrong, is the same. */
+static void test_usual(void)
+{
+    static const char *const keys[] = {
+        "", "a", "exactly16bytes--", "seventeen-bytes-x", "\\u0041", "\\\"", "\\\\", "\xc3\xa9",
+        "\xff", "\x01", "0123456789012345678901234567890123456789", "a\",\"value", "\\q",
+    };
+    static const char *const values[] = {
+        "1}", "{\"a\":\"}\"}}", "null}", "1,\"timestamp\":5}", "1,\"key\":\"b\"}", "1,\"value\":2}",
+        "1", "{\"a\":1}", "}", "", "1} x", "1,}", "1,\"headers\":{\"a\":\"b\"}}",
+        "{\"base64\":\"/wA=\"}}", "x}", " 1 } ",
+    };
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+            char usual[200], other[200];
+            snprintf(usual, sizeof usual, "{\"key\":\"%s\",\"value\":%s", keys[k], values[v]);
+            snprintf(other, sizeof other, " {\"key\":\"%s\",\"value\":%s", keys[k], values[v]);
+            struct result one = read_text(usual, NULL), two = read_text(other, NULL);
+            const struct keyed_line *a = one.lines, *b = two.lines;
+            CHECK(one.flaw == two.flaw && one.count == two.count && one.line == two.line);
+            if (one.flaw == KEYED_FINE) {
+                CHECK(a->key_len == b->key_len && a->value_len == b->value_len);
+                CHECK(a->timestamp == b->timestamp && a->headers_len == b->headers_len);
+                CHECK(a->key_len == KEY_NULL || a->key_at + 1 == b->key_at);
+                CHECK(memcmp(one.bytes + a->key_at, two.bytes + b->key_at, a->key_len) == 0);
+                CHECK(a->value_len == KEY_NULL || a->value_at + 1 == b->value_at);
+            }
+            free(one.bytes);
+            free(two.bytes);
+        }
+    char *text = malloc(KEYED_KEY_MAX + 100); /* a key as long as may be, and one more byte */
+    for (uint32_t over = 0; over <= 1; over++) {
+        const int at = sprintf(text, "{\"key\":\"");
+        memset(text + at, 'k', KEYED_KEY_MAX + over);
+        sprintf(text + at + KEYED_KEY_MAX + over, "\",\"value\":1}");
+        struct result r = read_text(text, NULL);
+        CHECK(r.flaw == (over ? KEYED_LONG_KEY : KEYED_FINE));
+        free(r.bytes);
+    }
+    free(text);
 }
 
 /* The headers of a line are these bytes. */
@@ -384,6 +431,7 @@ int main(void)
     test_headers();
     test_headers_at_their_limits();
     test_events();
+    test_usual();
     test_dues();
     test_escapes();
     test_fields();

@@ -120,6 +120,36 @@ def test_the_field_is_kept_while_the_body_comes(pair: RunningBroker) -> None:
     assert sorted(event["key"] for _, event in stored(pair)) == ["a", "b"]
 
 
+def test_values_that_lie_about_and_in_rows_are_gathered_into_the_same_chunks(
+    start_broker: Callable[..., RunningBroker],
+) -> None:
+    """Requests in one piece, so that groups have several: of one key, sorted out of other lines or
+    not, and more of them than one chunk takes."""
+    broker, requests, count = start_broker(workers=1), bytearray(), 0
+    for number in range(12):
+        some = [{"n": count + n, "x": "y" * (40 + 300 * (n % 3))} for n in range(100)]
+        count += len(some)
+        path, kind, body = "/v1/topic/g/messages?partitionKey=k", NDJSON, lines(*some)
+        if number % 3:
+            path, kind = "/v1/topic/g/messages", EVENTS
+            told = [{"key": "k", "value": each} for each in some]
+            others = [{"key": f"o{n}", "value": 0} for n in range(len(some))]
+            body = lines(*(each for pair in zip(told, others, strict=True) for each in pair))
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n"
+        requests += f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    with socket.create_connection(("127.0.0.1", broker.port("produce")), 30) as link:
+        link.sendall(requests)
+        answers = b""
+        while answers.count(b"HTTP/1.1 ") < 12:
+            piece = link.recv(1 << 16)
+            assert piece, answers[-500:]
+            answers += piece
+    assert answers.count(b"HTTP/1.1 200") == 12, answers[-500:]
+    found = [event for _, event in stored(broker, "g") if event["key"] == "k"]
+    assert [event["value"]["n"] for event in found] == list(range(count))
+    assert all(len(e["value"]["x"]) == 40 + 300 * (e["value"]["n"] % 100 % 3) for e in found)
+
+
 def test_what_is_flawed_is_refused_whole_and_says_where(pair: RunningBroker) -> None:
     good = lines({"key": "a", "value": 1}, {"key": "b", "value": 2})
     for line, type_ in (

@@ -10,6 +10,8 @@ async def answered(app: App, call: Call) -> Response:
     """At once where that can be; else as soon as it is stable, or by a task."""
     found = app.at_once(call)
     if isinstance(found, Soon):
-        await asyncio.wait(found.waiting)
+        ended = asyncio.Event()
+        found.then(ended.set)
+        await ended.wait()
         found = found.response if found.good else None
     return await app.handle(call) if found is None else found

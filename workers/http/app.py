@@ -23,6 +23,8 @@ from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_parameters
 from barco.workers.http.base.lately import Lately, age_max
 from barco.workers.http.base.messages import (
+    KEPT,
+    KEPT_CHARACTERS_MAX,
     Call,
     Request,
     Response,
@@ -153,6 +155,10 @@ class App:
             "queues.lease": queues.lease_at_once,
             "queues.ack": queues.ack_at_once,
         }
+        self._kept: dict[
+            tuple[object, ...], tuple[AtOnce, Mapping[str, Sequence[str]], Mapping[str, str]]
+        ] = {}
+        """What was understood of method, path and query, of what is answered at once."""
         self._handlers: dict[str, Handler] = {}
         for route in ROUTES:
             if route.handler is not None:
@@ -271,11 +277,21 @@ class App:
         if not call.path.startswith(AT_ONCE) or self.traces is not None:
             return None
         try:
+            if self._is_open_to_all and (kept := self._kept.get(call[1:4])) is not None:
+                number, method, path, query, headers, body = call
+                begin, parsed, variables = kept
+                return begin(
+                    Request(
+                        method, path, parsed, headers, body, variables, EVERYBODY, number, query
+                    )
+                )
             understood = self._understood(call)
             if isinstance(understood, Response):
                 return None
             route, _, request = understood
             handler = self._at_once.get(route.handler or "")
+            if handler is not None:
+                self._keep(call, handler, request)
             return None if handler is None else handler(request)
         except BarcoError:
             return None
@@ -285,6 +301,20 @@ class App:
         if self._context.service.access.required:
             response = self._audited(call.method, call.path, call.headers, response, "")
         return response
+
+    @property
+    def _is_open_to_all(self) -> bool:
+        """Whether whoever asks for what is known is answered, whoever it is."""
+        return self._context.ready and not self._context.service.access.required
+
+    def _keep(self, call: Call, handler: AtOnce, request: Request) -> None:
+        """Who consumes asks for the same all the time: what is understood of an address, apart from
+        who asks, is not found out again."""
+        if len(call.path) + len(call.query) > KEPT_CHARACTERS_MAX or not self._is_open_to_all:
+            return
+        if len(self._kept) >= KEPT:
+            self._kept.clear()
+        self._kept[call[1:4]] = handler, request.query, request.variables
 
     async def _dispatch(self, call: Call) -> Response:
         understood = self._understood(call)

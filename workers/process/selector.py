@@ -6,7 +6,7 @@ natively, and returns to Python only for what Python must decide.
 """
 
 import selectors
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from barco._native import Reactor
@@ -16,13 +16,14 @@ Upcall = tuple[Any, ...]
 
 
 class ReactorSelector(selectors.EpollSelector):
-    """`select` is a stay in the native loop. `on_upcall` must not raise, block or wait."""
+    """`select` is a stay in the native loop. `on_upcalls` must not raise, block or wait."""
 
     def __init__(self, reactor: Reactor, turns: Turns | None = None) -> None:
         super().__init__()
         self._reactor = reactor
         self._turns = turns or Turns()
-        self.on_upcall: Callable[[Upcall], None] = lambda upcall: None
+        self.on_upcalls: Callable[[Sequence[Upcall]], None] = lambda upcalls: None
+        """Told what one stay has brought, if it is something."""
         reactor.watch(self.fileno())
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -30,7 +31,7 @@ class ReactorSelector(selectors.EpollSelector):
         if self._turns.look():
             timeout = 0.0  # Whom it woke goes on in this turn of asyncio's loop.
         ready, upcalls = self._reactor.run(timeout)
-        for upcall in upcalls:
-            self.on_upcall(upcall)
+        if upcalls:
+            self.on_upcalls(upcalls)
         self._turns.look()
         return super().select(0) if ready else []

@@ -1,6 +1,5 @@
 """What a worker does for a queue's consumers: hand out, take back, wait."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -18,8 +17,9 @@ from barco.model.queues import (
     check_leases,
 )
 from barco.types import KiB
-from barco.workers.queues.queues import Queues, now_ms
-from barco.workers.queues.slot import Slot
+from barco.workers.queues.queues import Queues
+from barco.workers.queues.saver import now_ms
+from barco.workers.queues.slot import Saved, Slot
 from barco.workers.queues.window import Given
 from barco.workers.shard.appends import all_stable
 from barco.workers.shard.reads import Extent, Reads, extent_to_list, split_chunks
@@ -158,17 +158,23 @@ class QueueDesk:
                 self._queues.at(group, topic, run).window.release(Given(*run[2:]))
         self._queues.waiters.look()
 
-    def acknowledge(
-        self, group: str, topic: str, runs: Sequence[Leased]
-    ) -> list[asyncio.Future[None]]:
-        """These are done, durably, as soon as each of the futures is; nobody else has those."""
-        waiting = []
+    def acknowledge(self, group: str, topic: str, runs: Sequence[Leased], saved: Saved) -> int:
+        """These are done; durably as soon as `saved` was called so often as this returns, which is
+        not before it does."""
+        slots = self._done_with(group, topic, runs)
+        for slot in slots:
+            self._queues.saver.tell_saved(slot, saved)
+        return len(slots)
+
+    def _done_with(self, group: str, topic: str, runs: Sequence[Leased]) -> list[Slot]:
+        """Marks these as done; the slices of which that may not be stable yet."""
+        found = []
         for slot, some in self._by_slot(group, topic, runs):
             news = [slot.window.acknowledge(run.start, run.end) for run in some]
-            if any(news) or slot.dirty or slot.saver is not None:  # It may not be stable yet.
-                waiting.append(self._queues.save(slot))
+            if any(news) or slot.dirty or slot.is_saving:
+                found.append(slot)
         self._queues.waiters.look()
-        return waiting
+        return found
 
     # --- Handing out ------------------------------------------------------------------------------
 
@@ -225,7 +231,7 @@ class QueueDesk:
         end = queues.end(slot)
         window.due(now_ms())
         if window.wants_room(end):
-            await queues.save(slot)
+            await queues.saver.save(slot)
             window = slot.window
         if window.settings.ordered:
             await self._scan(slot, end)
@@ -327,7 +333,8 @@ class QueueDesk:
         """{"group", "topic", "runs"}: these are done, when this returns."""
         given = [Leased(*each) for each in args["runs"]]
         check_leases(given)
-        await all_stable(self.acknowledge(args["group"], args["topic"], given), own=True)
+        slots = self._done_with(args["group"], args["topic"], given)
+        await all_stable([self._queues.saver.save(slot) for slot in slots], own=True)
         return []
 
     async def _nack(self, args: Args) -> list[str]:
@@ -347,7 +354,7 @@ class QueueDesk:
                     known=run.epoch == self._queues.epoch,
                 )
                 lost += [Leased(run.slice, run.epoch, *each) for each in back]
-            waiting.append(self._queues.save(slot))
+            waiting.append(self._queues.saver.save(slot))
             self._queues.arm(slot)
         self._queues.waiters.look()
         await all_stable(waiting, own=True)

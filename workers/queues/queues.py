@@ -1,14 +1,8 @@
-"""Queues at the leader of their slices: leases in memory, all else in the slice's own log.
-
-What changes is gathered: while an append of a slice is under way, everything that comes goes into
-the next one, and whoever waits for it is answered when that is stable.
-"""
+"""Queues at the leader of their slices: leases in memory, all else in the slice's own log."""
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from barco import limits
 from barco.errors import (
@@ -16,23 +10,19 @@ from barco.errors import (
     ConflictError,
     NotFoundError,
     NotReadyError,
-    OutcomeUnknownError,
     TooManyRequestsError,
 )
 from barco.model.queues import Leased, QueueSettings
 from barco.workers.groups.consumption import Consumption
 from barco.workers.groups.cursor import OFFSETS
+from barco.workers.queues.saver import Saver, now_ms, until_saved
 from barco.workers.queues.slot import Name, Slot, read_slot
 from barco.workers.queues.window import Window
 from barco.workers.seams import ReactorLike
 from barco.workers.shard import internal
 from barco.workers.shard.appends import Appends, all_stable
-from barco.workers.shard.burial import LastPlace, Letter, letters
 from barco.workers.shard.reads import Reads
 from barco.workers.shard.waiting import Waiters
-
-BURY_AGAIN_MS = 60_000
-"""When there was no room for dead letters."""
 
 TELL_AGAIN_MS = 60_000
 """Of the trouble of one slice."""
@@ -41,11 +31,6 @@ TICK_SECONDS_MIN = 0.02
 """Between two looks at what is due."""
 
 log = logging.getLogger("barco.queues")
-
-
-def now_ms() -> int:
-    """Of the clock that leases are measured by."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class Queues:
@@ -65,6 +50,14 @@ class Queues:
         """now_us: the log's own clock."""
         self._reactor, self.reads = reactor, reads
         self._appends, self.waiters = appends, waiters
+        self.saver = Saver(
+            reactor,
+            reads=reads,
+            appends=appends,
+            first_slice=first_slice,
+            now_us=now_us,
+            arm_at=self.arm_at,
+        )
         self._consumption = consumption
         consumption.is_queue = lambda name: name in self._slots
         self.first_slice = first_slice
@@ -82,7 +75,7 @@ class Queues:
     def open(self, epoch: int) -> None:
         """A generation is open, and its first group committed: take up what its log holds."""
         self.close()
-        self.epoch = epoch
+        self.epoch = self.saver.epoch = epoch
         now, now_us = now_ms(), self._now_us()
         for found in internal.each(OFFSETS, self._reactor.compacted(OFFSETS), read_slot):
             if found is None or found[0][2] not in self._consumption.slices:
@@ -97,11 +90,10 @@ class Queues:
 
     def close(self) -> None:
         """Another worker leads now, which has what was stable."""
-        self.epoch = 0
+        self.epoch = self.saver.epoch = 0
         for slot in self._slots.values():
             slot.lost = True
-            if slot.saver is not None:
-                slot.saver.cancel()
+            self.saver.give_up(slot)
         self._slots.clear()
         self._of.clear()
         self._told.clear()
@@ -166,6 +158,9 @@ class Queues:
     def at(self, group: str, topic: str, run: Leased) -> Slot:
         """The slice of something that was handed out."""
         index = run.slice - self.first_slice
+        known = self._slots.get((group, topic, index)) if self.epoch else None
+        if known is not None and not known.new and not known.lost:
+            return known
         for slot in self.of(group, topic):
             if slot.slice == index:
                 if slot.lost:
@@ -207,7 +202,7 @@ class Queues:
                 else:
                     self._change(slot, settings)
                 slots.append(slot)
-        waiting = [self.save(slot) for slot in slots]
+        waiting = [self.saver.save(slot) for slot in slots]
         try:
             await all_stable(waiting)
         finally:
@@ -224,7 +219,7 @@ class Queues:
             self._drop(slot)
         elif failed and not slot.lost and slot.window.settings == settings != was:
             self._change(slot, was)
-            self.save(slot)
+            self.saver.save(slot)
         slot.new = False
 
     def check_new(self, group: str, topics: Iterable[str]) -> None:
@@ -271,8 +266,7 @@ class Queues:
         for slot in slots:
             before, slot.lost = slot.lost, True  # Nothing more of it is begun.
             try:
-                if slot.saver is not None:  # What it appends is to be before what removes it.
-                    await asyncio.wait([slot.saver])
+                await until_saved(slot)  # What is appended is to be before what removes it.
                 waiting.append(self._appends.start(OFFSETS, slot.slice, slot.key, b""))
             except BaseException:
                 slot.lost = before or self._slots.get(slot.name) is not slot
@@ -280,105 +274,6 @@ class Queues:
             self._drop(slot)
         await all_stable(waiting)
         return len(slots)
-
-    # --- Appending --------------------------------------------------------------------------------
-
-    def save(self, slot: Slot) -> asyncio.Future[None]:
-        """All that is known of the slice now, stable when the future is done."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        slot.waiting.append(future)
-        slot.dirty = True
-        self._begin_saving(slot)
-        return future
-
-    def _begin_saving(self, slot: Slot) -> None:
-        if slot.saver is None or slot.saver.done():
-            slot.saver = asyncio.get_running_loop().create_task(self._saving(slot))
-
-    async def _saving(self, slot: Slot) -> None:
-        waiting: list[asyncio.Future[None]] = []
-        failure: BaseException = NotReadyError("Another worker leads the shard now.")
-        try:
-            while slot.waiting or self._may_bury(slot):
-                waiting, slot.waiting = slot.waiting, []
-                try:
-                    await self._store(slot)
-                except BarcoError as error:
-                    slot.lost = slot.lost or isinstance(error, OutcomeUnknownError)
-                    _end(waiting, error)
-                else:
-                    _end(waiting, None)
-        except Exception as error:
-            failure = error
-            raise
-        finally:
-            slot.saver = None
-            _end((*waiting, *slot.waiting), failure)
-            slot.waiting = []
-
-    def _may_bury(self, slot: Slot) -> bool:
-        window = slot.window
-        dead = bool(window.dying and window.settings.dead) and not slot.lost
-        return dead and now_ms() >= slot.bury_after
-
-    async def _store(self, slot: Slot) -> None:
-        if slot.lost or not self.epoch:
-            raise NotReadyError("Another worker leads the shard now, or will.")
-        dead = await self._letters(slot) if self._may_bury(slot) else []
-        window = slot.window  # Other settings may have come meanwhile.
-        dead = [letter for letter in dead if letter.offset in window.dying]  # Not done meanwhile.
-        batches = [letter.batch for letter in dead if letter.batch is not None]
-        if dead and not batches:
-            for letter in dead:
-                window.acknowledge(letter.offset, letter.offset + 1)
-            dead = []
-        if dead:
-            try:
-                await self._append(slot, [letter.offset for letter in dead], batches)
-                return
-            except OutcomeUnknownError:
-                raise
-            except BarcoError as error:  # All else that is known is written without them.
-                log.warning("%s: dead letters wait: %s", "/".join(map(str, slot.name)), error)
-                self._bury_later(slot)
-        await self._append(slot, [], [])
-
-    async def _letters(self, slot: Slot) -> list[Letter]:
-        window = slot.window
-        dying = [(at, count, why) for at, (count, why) in sorted(window.dying.items())]
-        where = LastPlace(slot.group, slot.topic, slot.slice, self.first_slice + slot.slice)
-        found = await letters(self.reads, self._reactor, where, dying)
-        if not found:  # None of them can be one now.
-            log.warning("%s: dead letters wait", "/".join(map(str, slot.name)))
-            self._bury_later(slot)
-        return found
-
-    def _bury_later(self, slot: Slot) -> None:
-        slot.bury_after = now_ms() + BURY_AGAIN_MS
-        self.arm_at(slot.bury_after)
-
-    async def _append(self, slot: Slot, gone: Sequence[int], batches: list[Any]) -> None:
-        window = slot.window
-        kept = window.kept(now_ms(), gone)
-        slot.dirty = False
-        value = slot.packed(self.epoch, kept, self._now_us())
-        try:
-            if batches:
-                mark = (OFFSETS, slot.key, value)
-                dead = window.settings.dead
-                future = self._appends.start_commit(dead, slot.slice, batches, mark=mark)
-            else:
-                future = self._appends.start(OFFSETS, slot.slice, slot.key, value)
-            await future  # Nobody else has it.
-        except BaseException:
-            slot.dirty = True
-            raise
-        if slot.window is not window:
-            slot.window.reserved = max(slot.window.reserved, kept.reserved)
-        window.reserved = max(window.reserved, kept.reserved)
-        for at in gone:
-            slot.window.acknowledge(at, at + 1)
 
     # --- Time -------------------------------------------------------------------------------------
 
@@ -404,21 +299,11 @@ class Queues:
         for slot in self._slots.values():
             if slot.window.due(now):
                 some = True
-                self.save(slot)  # Counts, and dead letters.
-            elif slot.window.dying and slot.saver is None and self._may_bury(slot):
-                self._begin_saving(slot)
+                self.saver.save(slot)  # Counts, and dead letters.
+            elif slot.window.dying:
+                self.saver.bury(slot)
             if slot.bury_after > now and slot.window.dying:
                 self.arm_at(slot.bury_after)
             self.arm(slot)
         if some:
             self.waiters.look()
-
-
-def _end(waiting: Iterable[asyncio.Future[None]], error: BaseException | None) -> None:
-    for future in waiting:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)

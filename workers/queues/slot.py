@@ -1,7 +1,7 @@
 """One slice of a queue at its leader, and its value in the log."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgpack
@@ -18,6 +18,9 @@ _KINDS = {"group": str, "topic": str, "slice": int, "offset": int, "ts": int, "b
 Name = tuple[str, str, int]
 """Group, topic, slice."""
 
+Saved = Callable[[BaseException | None], object]
+"""Told that what was known is stable, or why not."""
+
 
 class Slot(Struct, eq=False):
     """A queue's part of one slice."""
@@ -27,9 +30,12 @@ class Slot(Struct, eq=False):
     slice: int
     owner: str
     window: Window
-    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+    waiting: list[Saved] = field(default_factory=list)
     """For the next append that has all that is known now."""
-    saver: asyncio.Task[None] | None = None
+    under_way: list[Saved] | None = None
+    """For the append that is under way; None: none is, or a task looks after it."""
+    burying: asyncio.Task[None] | None = None
+    """What reads dead letters, and appends them with all else."""
     dirty: bool = False
     """Something is known that no append has, or none that has come to a good end."""
     bury_after: int = 0
@@ -38,6 +44,11 @@ class Slot(Struct, eq=False):
     """The log does not have it yet."""
     lost: bool = False
     """Nobody knows what the log has of it: the next leader does."""
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether an append is under way."""
+        return self.burying is not None or self.under_way is not None
 
     @property
     def name(self) -> Name:

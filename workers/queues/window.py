@@ -10,7 +10,7 @@ Times are milliseconds of a clock that whoever drives the machine reads.
 
 import heapq
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ FREE, DONE, TAKEN, DELAYED, DOUBTFUL, DYING, BEHIND = range(7)
 """Marks. DOUBTFUL: may be with who got it from the leader before. BEHIND: its key is in use."""
 
 _FREE = re.compile(b"\x00+")
+_NOT_DONE = bytes(each for each in range(7) if each != DONE)
 _UNDONE = bytes.maketrans(bytes(range(7)), b"0100000")
 
 
@@ -458,18 +459,22 @@ class Window:
                 marks[at - self.base] = DONE
         done = b""
         if DONE in marks:
-            bits = marks.rstrip(bytes(each for each in range(7) if each != DONE))
+            bits = marks.rstrip(_NOT_DONE)
             digits = bits.translate(_UNDONE)[::-1]
             done = int(digits, 2).to_bytes((len(digits) + 7) // 8, "little")
-        left = [(-count, at) for at, count in self._counts.items() if at not in extra]
-        counts = b"".join(
-            COUNT.pack(at - self.base, min(-count, 65_535), max(0, self._again.get(at, now) - now))
-            for count, at in sorted(sorted(left)[:COUNTS_KEPT], key=lambda each: each[1])
-        )
+        counts = self._counts_kept(now, extra) if self._counts else b""
         reserved = max(self.reserved, min(self.next, self.base + WINDOW_MAX) + AHEAD)
         held = min(self._held_until - now, LEASE_MS_MAX)
         held = held if held > self.settings.lease_ms else 0  # Else it goes without saying.
         return WindowValue(self.base, reserved, done, counts, held)
+
+    def _counts_kept(self, now: int, gone: Sequence[int]) -> bytes:
+        """Of those that were given most often, in their order."""
+        left = [(-count, at) for at, count in self._counts.items() if at not in gone]
+        return b"".join(
+            COUNT.pack(at - self.base, min(-count, 65_535), max(0, self._again.get(at, now) - now))
+            for count, at in sorted(sorted(left)[:COUNTS_KEPT], key=lambda each: each[1])
+        )
 
 
 def _add(runs: list[Given], at: int, count: int) -> None:

@@ -1,6 +1,7 @@
 """Internal events: appended by a worker itself, answered when they are stable."""
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,13 +15,16 @@ PENDING_MAX = 65_536
 REFUSED = "The log does not take the event now"
 FULL = "the broker's disk is full"
 
+Ended = Callable[[int | BarcoError], object]
+"""Told where the event is, or why it is not known to be there."""
+
 
 class Appends:
     """Tags of appends under way, and who waits for them."""
 
     def __init__(self, reactor: ReactorLike) -> None:
         self._reactor = reactor
-        self._waiting: dict[int, asyncio.Future[int]] = {}
+        self._waiting: dict[int, Ended] = {}
         self._last_tag = 0
 
     def start(
@@ -29,9 +33,14 @@ class Appends:
         """Append one event; the future has its offset once it is stable, or a BarcoError.
         unhurried: nobody waits for it, so it may share a group with what others append a little
         later."""
-        return self._start(
+        return self._awaited(
             lambda tag: self._reactor.append(tag, topic, slice, key, value, unhurried)
         )
+
+    def start_told(self, topic: str, slice: int, key: bytes, value: bytes, ended: Ended) -> None:
+        """As `start`, for who is told at once: a future's callbacks take a turn of the loop more,
+        which is a call of the system or two."""
+        self._start(lambda tag: self._reactor.append(tag, topic, slice, key, value), ended)
 
     def start_commit(
         self,
@@ -47,13 +56,20 @@ class Appends:
         CorruptDataError: a batch is not what was checked.
         """
         try:
-            return self._start(
+            return self._awaited(
                 lambda tag: self._reactor.append_commit(tag, topic, slice, batches, *mark)
             )
         except (ValueError, OverflowError) as error:
             raise CorruptDataError(f"What was staged cannot be committed: {error}.") from None
 
-    def _start(self, append: Callable[[int], None]) -> asyncio.Future[int]:
+    def _awaited(self, append: Callable[[int], None]) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        # A failure that nobody waits for (a commit on the way of a poll) is not worth a warning.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._start(append, functools.partial(_settle, future))
+        return future
+
+    def _start(self, append: Callable[[int], None], ended: Ended) -> None:
         if len(self._waiting) >= PENDING_MAX:
             raise BusyError("Too many internal events are waiting for the disk.")
         self._last_tag += 1
@@ -62,24 +78,29 @@ class Appends:
             append(tag)
         except RuntimeError as error:
             raise BusyError(f"{REFUSED}: {error}.") from None
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        # A failure that nobody waits for (a commit on the way of a poll) is not worth a warning.
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._waiting[tag] = future
-        return future
+        self._waiting[tag] = ended
 
     def appended(self, tag: int, status: int, offset: int) -> None:
         """The reactor's upcall: status 0 or 2xx, the event is stable; else it is as HTTP says."""
-        future = self._waiting.pop(tag, None)
-        if future is None or future.done():
+        ended = self._waiting.pop(tag, None)
+        if ended is None:
             return
         if status == 0 or 200 <= status < 300:
-            future.set_result(offset)
+            ended(offset)
         elif status in (429, 503, 507):
             why = f": {FULL}." if status == 507 else "."
-            future.set_exception(BusyError(REFUSED + why))
+            ended(BusyError(REFUSED + why))
         else:
-            future.set_exception(OutcomeUnknownError("The event may or may not be stored."))
+            ended(OutcomeUnknownError("The event may or may not be stored."))
+
+
+def _settle(future: asyncio.Future[int], outcome: int | BarcoError) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, BarcoError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
 
 
 async def all_stable(waiting: Iterable[asyncio.Future[Any]], *, own: bool = False) -> None:

@@ -74,6 +74,16 @@ def chunk_place(chunk: Chunk) -> tuple[int, int, int]:
         raise CorruptDataError(f"A stored chunk is damaged: {error}.") from None
 
 
+def chunk_begin(chunk: Chunk) -> int:
+    """The offset of the first event of the first chunk, as `chunk_place` has it."""
+    if not isinstance(chunk, _native.Lent):
+        return chunk_place(chunk)[0]
+    try:
+        return chunk.begin()
+    except ValueError as error:
+        raise CorruptDataError(f"A stored chunk is damaged: {error}.") from None
+
+
 def split_chunks(buffer: Chunk) -> Iterator[tuple[Chunk, "ChunkInfo"]]:
     """The chunks that stand back to back in a buffer, without copying them."""
     if not len(buffer):
@@ -240,7 +250,7 @@ class Reads:
         if extent.chunks and extent.cost + len(piece.chunks) > budget:
             return False
         if piece.end > extent.end:
-            self._join(extent, chunk_place(piece.chunks)[0])
+            self._join(extent, chunk_begin(piece.chunks))
             extent.chunks.append(piece.chunks)
             extent.cost += len(piece.chunks)
             extent.end = piece.end

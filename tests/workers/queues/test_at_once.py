@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -117,13 +118,78 @@ async def test_an_ack_is_answered_when_it_is_stable_and_not_before() -> None:
 
 
 @run
+async def test_acks_that_come_in_one_turn_are_one_append() -> None:
+    broker = await filled()
+    names = [named(at_once(broker, LEASE, "topic=t&max=1")) for _ in range(2)]
+    service, reactor = broker.services[0], broker.reactors[0]
+    assert service is not None
+    saver, before, done = service.queues.saver, reactor.appended_events, list[bool]()
+    saver.gather()
+    for name in names:
+        soon = at_once(broker, ACK, events=[name])
+        assert isinstance(soon, Soon)
+        soon.then(partial(lambda one: done.append(one.good), soon))
+    await broker.settle()
+    assert not done and reactor.appended_events == before, "the turn is not over"
+    saver.flush()
+    await broker.settle()
+    assert done == [True, True] and reactor.appended_events == before + 1
+
+
+@run
+async def test_a_slice_that_can_not_be_written_keeps_no_other_from_it() -> None:
+    broker = await filled(slices=2)
+    names = sorted(named(at_once(broker, LEASE, "topic=t&max=1")) for _ in range(2))
+    assert [each.partition(".")[0] for each in names] == ["0", "1"]
+    service, reactor, done = broker.services[0], broker.reactors[0], list[bool]()
+    assert service is not None
+    append = reactor.append
+
+    def refuses(tag: int, topic: str, slice: int, *more: Any) -> None:
+        if slice == 0:
+            raise ValueError("slice 0 belongs to another worker")
+        append(tag, topic, slice, *more)
+
+    reactor.append = refuses  # type: ignore[method-assign]
+    service.queues.saver.gather()
+    for name in names:
+        soon = at_once(broker, ACK, events=[name])
+        assert isinstance(soon, Soon)
+        soon.then(partial(lambda one: done.append(one.good), soon))
+    service.queues.saver.flush()
+    await broker.settle()
+    assert done == [False, True]
+
+
+@run
+async def test_acks_under_way_are_told_once_that_another_worker_leads() -> None:
+    broker = await filled()
+    one, two = (named(at_once(broker, LEASE, "topic=t&max=1")) for _ in range(2))
+    service, reactor = broker.services[0], broker.reactors[0]
+    assert service is not None
+    reactor.hold, done = True, list[bool]()
+    for name in (one, two):  # The second one waits for the first one's append.
+        soon = at_once(broker, ACK, events=[name])
+        assert isinstance(soon, Soon)
+        soon.then(partial(lambda one: done.append(one.good), soon))
+        await broker.settle()
+    service.queues.close()
+    assert done == [False, False]
+    reactor.release()
+    await broker.settle()
+    assert done == [False, False]
+
+
+@run
 async def test_an_ack_that_could_not_be_written_is_no_answer() -> None:
     broker = await filled()
     one = named(at_once(broker, LEASE, "topic=t&max=1"))
     broker.reactors[0].fail_status = 503
     soon = at_once(broker, ACK, events=[one])
     assert isinstance(soon, Soon)
-    await asyncio.wait(soon.waiting)
+    ended = asyncio.Event()
+    soon.then(ended.set)
+    await ended.wait()
     assert not soon.good
     broker.reactors[0].fail_status = 0
     assert (await tell(broker, "ack", one)).status == 204

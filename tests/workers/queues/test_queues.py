@@ -13,7 +13,7 @@ from barco.errors import BarcoError, BusyError, ConflictError, NotReadyError
 from barco.workers.groups.cursor import OFFSETS
 from barco.workers.http.base.messages import JSON, Call
 from barco.workers.http.base.render import CHUNKS
-from barco.workers.queues import queues
+from barco.workers.queues import saver
 
 
 def offsets_written(broker: Broker) -> int:
@@ -103,7 +103,7 @@ def unpacked(value: bytes) -> Any:
 def test_dead_letters_that_have_no_room_wait_and_hold_nothing_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queues, "BURY_AGAIN_MS", 50)
+    monkeypatch.setattr(saver, "BURY_AGAIN_MS", 50)
     run(no_room_for_letters)()
 
 

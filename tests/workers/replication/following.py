@@ -126,9 +126,11 @@ class Follower:
         if not isinstance(error, DiskFullError):  # The machine's disk is not what is tested.
             self.fatal.append(str(error))
 
-    def upcall(self, upcall: Any) -> None:
-        if upcall[0] in ("built", "landed", "settled", "segment_wanted", "frame", "replica_closed"):
-            asyncio.get_running_loop().call_soon(self.driver.upcall, upcall)
+    def upcalls(self, upcalls: Any) -> None:
+        taken = ("built", "landed", "settled", "segment_wanted", "frame", "replica_closed")
+        for upcall in upcalls:
+            if upcall[0] in taken:
+                asyncio.get_running_loop().call_soon(self.driver.upcall, upcall)
 
     async def dialled(self, peer: Identity) -> tuple[Hello, socket.socket]:
         own, other = ends.pair()
@@ -259,7 +261,7 @@ def follow(
     loop = asyncio.SelectorEventLoop(selector)
     bulk = open_bulk("threads")
     follower = Follower(shard, bulk, reactor, native=native)
-    selector.on_upcall = follower.upcall
+    selector.on_upcalls = follower.upcalls
 
     async def main() -> Any:
         await follower.start()

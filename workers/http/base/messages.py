@@ -1,6 +1,5 @@
 """Requests and responses as values, and the reading of their parts."""
 
-import asyncio
 import functools
 import json
 import re
@@ -73,28 +72,29 @@ class Response(Struct):
 
 
 class Soon:
-    """An answer that is there once all of these are done. Where one of them fails, the request is
-    handled anew: so it is one that may be repeated."""
+    """An answer that is there once all that it waits for has ended. Where one of that fails, the
+    request is handled anew: so it is one that may be repeated."""
 
-    def __init__(self, response: Response, waiting: Sequence[asyncio.Future[None]]) -> None:
-        assert waiting, "else it is there"
-        self.response, self.waiting = response, waiting
-        self._left = len(waiting)
+    def __init__(self, response: Response) -> None:
+        self.response = response
+        self.left = 0
+        """How much has not ended yet: whoever makes this sets it."""
+        self.good = True
+        """Whether all that has ended came to a good end."""
+        self._then: Callable[[], object] | None = None
 
     def then(self, done: Callable[[], object]) -> None:
-        """Calls `done` when it is so far."""
-        for each in self.waiting:
-            each.add_done_callback(functools.partial(self._ended, done))
+        """Calls `done` when it is so far, which it is not yet."""
+        assert self.left > 0 and self._then is None, "else it is there"
+        self._then = done
 
-    def _ended(self, done: Callable[[], object], _: asyncio.Future[None]) -> None:
-        self._left -= 1
-        if not self._left:
-            done()
-
-    @property
-    def good(self) -> bool:
-        """Whether all came to a good end; each is asked, else the log says that nobody did."""
-        return not [each for each in self.waiting if each.cancelled() or each.exception()]
+    def ended(self, error: BaseException | None) -> None:
+        """One that it waits for has ended; with an error that was no good end."""
+        self.left -= 1
+        self.good &= error is None
+        if not self.left:
+            assert self._then is not None, "nothing ends before somebody asks"
+            self._then()
 
 
 def json_response(value: Any, status: int = 200, *headers: tuple[str, str]) -> Response:

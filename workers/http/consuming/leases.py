@@ -65,16 +65,16 @@ class LeasesAsked:
     """What was read lately is remembered: who leases says the same all the time."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str, str | None], LeaseAsked] = {}
+        self._kept: dict[tuple[object, ...], LeaseAsked] = {}
 
     def of(self, request: Request) -> LeaseAsked:
         """As `LeaseAsked.of`."""
-        accept = request.header("accept")
-        key = (request.variables["group"], request.asked, accept)
+        key = (request.path, request.asked, *request.headers)
         found = self._kept.get(key)
         if found is None:
             found = LeaseAsked.of(request)
-            if len(request.asked) + len(accept or "") <= KEPT_CHARACTERS_MAX:
+            said = sum(len(name) + len(value) for name, value in request.headers)
+            if len(request.path) + len(request.asked) + said <= KEPT_CHARACTERS_MAX:
                 if len(self._kept) >= KEPT:
                     self._kept.clear()
                 self._kept[key] = found

@@ -6,7 +6,8 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import MsgspecError, Struct, field
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from barco import limits
@@ -34,6 +35,7 @@ from barco.types import KiB
 from barco.workers.http.base.context import Context, as_not_ready
 from barco.workers.http.base.known import check_names, missing_told
 from barco.workers.http.base.messages import (
+    JSON,
     RETRY_AFTER_S,
     Part,
     Request,
@@ -275,14 +277,21 @@ class QueueRoutes:
     def ack_at_once(self, request: Request) -> Response | Soon | None:
         """The answer of `ack`, where this worker leads all slices that are named; None: that is
         `ack`'s."""
-        runs, _ = _named(request, ())
+        if request.header("content-type") not in (JSON, None):
+            return None
+        try:
+            named = _ACKNOWLEDGED.decode(request.body)
+        except MsgspecError:
+            return None
+        runs = named.runs()
         group, topic = queue_of(request)
         context = self._context
         for index in {run.slice for run in runs}:
             if index not in context.numbers or context.owner(index) != context.peer:
                 return None
-        waiting = context.service.leases.acknowledge(group, topic, runs)
-        return Soon(Response(204), waiting) if waiting else Response(204)
+        soon = Soon(Response(204))
+        soon.left = context.service.leases.acknowledge(group, topic, runs, soon.ended)
+        return soon if soon.left else soon.response
 
     async def nack(self, request: Request) -> Response:
         """These are to be given again."""
@@ -346,6 +355,22 @@ class QueueRoutes:
             owner = self._context.owner(run.slice)
             asked.setdefault(owner, {**args, "runs": []})["runs"].append(list(run))
         return asked
+
+
+class Acknowledged(Struct, forbid_unknown_fields=True):
+    """The usual body of an acknowledgement; what is another one `_named` reads, and says why."""
+
+    lease: str | None = None
+    events: list[str] | None = None
+
+    def runs(self) -> list[Leased]:
+        """What it names; RequestError: no event, or more than may be."""
+        if self.lease is not None and self.events is None:
+            return parse_leases(self.lease.split(",", limits.CONSUMERS_MAX))
+        return parse_leases(self.events or () if self.lease is None else ())
+
+
+_ACKNOWLEDGED = Decoder(Acknowledged)
 
 
 def _passes(error: BarcoError, repeat: bool) -> bool:
