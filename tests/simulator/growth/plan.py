@@ -14,7 +14,6 @@ from .process import Process, State
 from .world import GrowthWorld
 
 
-
 class Scale(NamedTuple):
     """How large worlds are, and how long; what may happen in them is the same."""
 
@@ -215,9 +214,7 @@ class Chaos:
         self._die(fault)
 
 
-def run(
-    seed: int, scale: Scale = LARGE, *, mutant: object = None, trace: bool = False
-) -> Outcome:
+def run(seed: int, scale: Scale = LARGE, *, mutant: object = None, trace: bool = False) -> Outcome:
     """One seed: a ring that changes its size under faults, then a healed one that comes to rest."""
     world = GrowthWorld(seed, scale.cut, mutant=mutant, trace=trace)
     world.native = mutant is None and seed % 2 == 1

@@ -23,6 +23,7 @@ from .oracle import RingOracle
 from .process import Process, State
 from .states import States
 
+
 class GrowthWorld(World):
     """Three brokers at first; `control` lets others join."""
 
