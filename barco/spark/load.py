@@ -4,7 +4,7 @@ import logging
 import signal
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from barco.client.wire.ring import ring_from_topology
 from barco.errors import BarcoError, NotFoundError
 from barco.spark.base.fetch import Brokers
 from barco.spark.base.options import OptionError
@@ -23,6 +24,8 @@ from barco.spark.write.commit import WriteOptions, abort, later_of, new_writer, 
 ASK_SECONDS = 0.5
 RESULT_SECONDS = 5.0
 """For what is shown while it goes on, and for what is told at the end."""
+LOOKS_MAX = 4
+"""How often a sum is made anew, where slices move while it is."""
 REACH_SECONDS = 5.0
 """For the first answer of a broker."""
 QUIET = Path(__file__).with_name("quiet.properties")
@@ -125,17 +128,13 @@ class Job:
         self._options = _options(given | ({"writerId": writer} if writer else {}))
         self._given = given
         self.writer = self._options.writer or new_writer()
-        ring = ring_of(self._options)
-        self._holders = {ring.endpoints[key]: ring.holders[key] for key in ring.slices}
+        self._ring = ring_of(self._options)
 
     def before(self) -> dict[str, Any]:
         """What the writer has stored before this job, if its name was used: `events` of the same
         batch, which are not stored again, and a `laterBatch`, for which this one is passed over."""
-        leaders = self._leaders()
-        told = [
-            self._ask(shard, leaders.get(holders, shard), RESULT_SECONDS)
-            for shard, holders in sorted(self._holders.items())
-        ]
+        shards = self._shards(RESULT_SECONDS)
+        told = [self._ask(shard, shard, RESULT_SECONDS) for shard in sorted(shards)]
         known = [each for each in told if each is not None]
         later = max((each.later for each in known if each.later is not None), default=None)
         return {"events": sum(each.stored for each in known), "laterBatch": later}
@@ -156,30 +155,34 @@ class Job:
         """What each shard says now; nothing of one that does not answer."""
         return [
             self._ask(shard, shard, ASK_SECONDS) or Progress(shard, 0, 0, 0)
-            for shard in sorted(self._holders)
+            for shard in sorted(self._shards(ASK_SECONDS))
         ]
 
     def result(self) -> dict[str, Any]:
-        """How many events are stored, in all and by shard."""
-        leaders = self._leaders()
-        stored = {
-            shard: self._stored(shard, leaders.get(holders, shard))
-            for shard, holders in sorted(self._holders.items())
-        }
+        """How many events are stored, in all and by shard; if slices move meanwhile all are asked
+        again, for some would be counted twice, or never."""
+        shards = self._shards(RESULT_SECONDS)
+        for _ in range(LOOKS_MAX):
+            stored = {shard: self._stored(shard, shards[shard]) for shard in sorted(shards)}
+            before, shards = shards, self._shards(RESULT_SECONDS)
+            if shards == before:
+                break
         return {"events": sum(stored.values()), "shards": stored}
 
-    def _leaders(self) -> dict[tuple[str, ...], str]:
-        """Who leads each shard now, by who holds it: others may not have heard of the last part."""
-        try:
-            ring = ring_of(self._options)
-        except (BarcoError, OSError):
-            return {}
-        return {ring.holders[key]: ring.endpoints[key] for key in ring.slices}
+    def _shards(self, seconds: float) -> dict[str, tuple[str, ...]]:
+        """Who holds each shard, by who leads it: now, for the ring may have grown or shrunk since
+        the load began; as it was when anybody told it last, if nobody does."""
+        brokers = Brokers(self._options.access, seconds)
+        with suppress(BarcoError, OSError):
+            self._ring = ring_from_topology(brokers.get("/v1/topology"))
+        ring = self._ring
+        return {ring.endpoints[key]: ring.holders[key] for key in ring.slices}
 
-    def _stored(self, shard: str, leader: str) -> int:
-        if (told := self._ask(shard, leader, RESULT_SECONDS)) is not None:
+    def _stored(self, shard: str, holders: Sequence[str]) -> int:
+        if (told := self._ask(shard, shard, RESULT_SECONDS)) is not None:
             return told.stored
-        others = [self._ask(shard, each, RESULT_SECONDS) for each in self._holders[shard]]
+        # Others may not have heard of the last part.
+        others = [self._ask(shard, each, RESULT_SECONDS) for each in holders]
         return max((each.stored for each in others if each is not None), default=0)
 
     def _ask(self, shard: str, holder: str, seconds: float) -> Progress | None:

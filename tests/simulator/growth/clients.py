@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .process import Process, State
     from .world import GrowthWorld
 
-READ_SECONDS = 0.3
+READ_SECONDS = 0.05
 
 
 class Clients:

@@ -6,13 +6,40 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
+from barco.cluster.ring.cut import Cut
 from barco.cluster.state import events as on
 
 from ..oracle import Violation
 from .process import Process, State
 from .world import GrowthWorld
 
-SIZES = ((3, 4), (3, 4, 6), (3, 6), (3, 6, 3), (3, 4, 3), (3, 5, 4, 6), (3, 6, 12))
+
+class Scale(NamedTuple):
+    """How large worlds are, and how long; what may happen in them is the same."""
+
+    cut: Cut
+    sizes: tuple[tuple[int, ...], ...]
+    """One of these is what the ring becomes, size after size."""
+    begins: float
+    """When the first change of its size is wanted, in seconds."""
+    seconds: float
+    """From its start to the last fault."""
+    groups: tuple[float, float, float]
+    """Mean seconds from a leader's group to its next, by seeds in turn."""
+
+
+LARGE = Scale(
+    Cut(3, 4),
+    ((3, 4), (3, 4, 6), (3, 6), (3, 6, 3), (3, 4, 3), (3, 5, 4, 6), (3, 6, 12)),
+    3.0,
+    18.0,
+    (0.1, 0.2, 0.4),
+)
+SMALL = Scale(
+    Cut(3, 2), ((3, 4), (3, 4, 3), (3, 5), (3, 4, 5), (3, 6, 3)), 0.8, 6.0, (0.2, 0.4, 0.6)
+)
+"""For campaigns: many seeds find more than long ones. A broker has two slices at first."""
+
 LIVENESS_SECONDS = 60.0
 """After the last fault the ring has to be what is wanted, and written to, within this time."""
 
@@ -58,11 +85,11 @@ class Outcome:
     violation: Violation | None = None
 
 
-def faults_of(seed: int, seconds: float) -> list[Fault]:
+def faults_of(seed: int, begins: float, seconds: float) -> list[Fault]:
     """By time; some seeds have none, so that growth itself is what happens."""
     rng = Random(f"growth {seed}")
     pace = rng.choice((0.1, 0.5, 1.5, 4.0))
-    found, time = [], 3.0 + rng.random()
+    found, time = [], begins + rng.random()
     while time < seconds and seed % 8:
         kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
         found.append(Fault(time, kind, rng.random(), rng.random()))
@@ -187,13 +214,14 @@ class Chaos:
         self._die(fault)
 
 
-def run(seed: int, seconds: float = 18.0, *, mutant: object = None, trace: bool = False) -> Outcome:
+def run(seed: int, scale: Scale = LARGE, *, mutant: object = None, trace: bool = False) -> Outcome:
     """One seed: a ring that changes its size under faults, then a healed one that comes to rest."""
-    world = GrowthWorld(seed, mutant=mutant, trace=trace)
+    world = GrowthWorld(seed, scale.cut, mutant=mutant, trace=trace)
     world.native = mutant is None and seed % 2 == 1
-    world.group_seconds = (0.1, 0.2, 0.4)[seed % 3]
+    world.group_seconds = scale.groups[seed % 3]
     rng, chaos, violation = Random(f"sizes {seed}"), Chaos(world), None
-    sizes = getattr(mutant, "sizes", None) or rng.choice(SIZES)
+    sizes = getattr(mutant, "sizes", None) or rng.choice(scale.sizes)
+    pause = (scale.seconds - scale.begins - 1.0) / len(sizes)
     if seed % 4 == 3 or getattr(mutant, "lies", False):
         world.control.liar = rng.randrange(3)
     try:
@@ -204,11 +232,11 @@ def run(seed: int, seconds: float = 18.0, *, mutant: object = None, trace: bool 
                 process = world.process(member.ordinal, token.gid.token)
                 world.at(rng.random(), world.begin, process)
         for at, size in enumerate(sizes[1:]):
-            world.at(3.0 + at * (seconds - 4.0) / len(sizes), world.control.retarget, size)
-        for fault in faults_of(seed, seconds):
+            world.at(scale.begins + at * pause, world.control.retarget, size)
+        for fault in faults_of(seed, scale.begins, scale.seconds):
             world.run(fault.time)
             chaos.do(fault)
-        world.run(seconds)
+        world.run(scale.seconds)
         _must_rest(world, chaos)
         world.clients.check()
         if missing := world.oracle.history():

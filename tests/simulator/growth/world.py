@@ -23,21 +23,19 @@ from .oracle import RingOracle
 from .process import Process, State
 from .states import States
 
-CUT = Cut(3, 4)
-
 
 class GrowthWorld(World):
     """Three brokers at first; `control` lets others join."""
 
-    def __init__(self, seed: int, *, mutant: Any = None, trace: bool = False) -> None:
+    def __init__(self, seed: int, cut: Cut, *, mutant: Any = None, trace: bool = False) -> None:
         super().__init__(seed, mutant=mutant, brokers=1, trace=trace)
-        self.cut = CUT
-        self.slots = {CUT.token(number): number for number in range(CUT.slices)}
+        self.cut = cut
+        self.slots = {cut.token(number): number for number in range(cut.slices)}
         ranges = []
         for at in range(3):
-            first, after = at * CUT.slices // 3, (at + 1) * CUT.slices // 3
-            end = CUT.token(after) if after < CUT.slices else 2**63
-            ranges.append(genesis(CUT.token(first), end, tuple((at + s) % 3 for s in range(3))))
+            first, after = at * cut.slices // 3, (at + 1) * cut.slices // 3
+            end = cut.token(after) if after < cut.slices else 2**63
+            ranges.append(genesis(cut.token(first), end, tuple((at + s) % 3 for s in range(3))))
         self.ranges = tuple(ranges)
         self.oracle: RingOracle = RingOracle(self)
         self.brokers: list[Process] = []  # type: ignore[assignment]
@@ -50,7 +48,7 @@ class GrowthWorld(World):
         self.clients = Clients(self)
         self.states = States(self)
         self.control = Control(self)
-        self.readers = [Reader(self, number) for number in range(0, CUT.slices, 2)]
+        self.readers = [Reader(self, number) for number in range(0, cut.slices, 2)]
         for reader in self.readers:
             self.at(READ_SECONDS * self.rng.random(), reader.poll)
         self._begins: Process

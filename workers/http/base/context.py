@@ -80,6 +80,11 @@ class Context:
         token = self.ranges.held_by(process_of(worker))
         return range(0) if token is None else self.ranges.numbers_of(token)
 
+    def is_held(self, number: int) -> bool:
+        """Whether this process is one of those that hold a slice, as far as it has heard: it may
+        have been a member of the slice's range once, or of one that was taken in since."""
+        return self.options.process in self.ranges.holders(self.range_of(number))
+
     def owner(self, number: int) -> int:
         """The worker that leads a slice; NotReadyError if nobody does."""
         worker = self.leaders.peer(self.range_of(number))
@@ -175,6 +180,21 @@ class Context:
                 return answers
             if not (patient and all(map(_passes, failed)) and await wait.again()):
                 raise as_not_ready(failed[0])
+
+    async def ask_leaders(self, op: str, args: Mapping[str, Any]) -> dict[int, Any]:
+        """As `ask_all`, of leaders alone as long as the next one may be about to come: who follows
+        may not have heard how far its leader was. Later whoever holds a range tells of it."""
+        wait = LeaderWait()
+        while True:
+            leaders = {held.token: self.leaders.peer(held.token) for held in self.ranges.all}
+            known = [peer for peer in leaders.values() if peer is not None]
+            told = await self.siblings.broadcast(op, dict.fromkeys(known, args))
+            answers = {token: told[peer] for token, peer in leaders.items() if peer is not None}
+            failed = [each for each in answers.values() if isinstance(each, BarcoError)]
+            if len(answers) == len(leaders) and not failed:
+                return dict(sorted(answers.items()))
+            if not all(map(_passes, failed)) or not await wait.again():
+                return await self.ask_all(op, args)
 
     async def topic_exists(self, topic: str, *, patient: bool = False) -> bool:
         """Whether anybody has made it, by a call or by an event."""

@@ -137,7 +137,7 @@ class Read:
     async def slices(self, request: Request) -> Response:
         """All slices of a topic: who owns them, and where they begin and end."""
         topic = check_topic(request.variables["topic"])
-        described = await self._context.ask_all("topics", {"topic": topic})
+        described = await self._context.ask_leaders("topics", {"topic": topic})
         if not any(answer.get(topic, {}).get("exists") for answer in described.values()):
             raise TopicNotFoundError(f"There is no topic {topic}.")
         told = await self._context.ask_all("ping", {})

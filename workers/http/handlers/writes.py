@@ -176,6 +176,9 @@ class Writes:
             raise self._misdirected(self._context.owner(number))
         if index not in self._context.service.slices:
             raise NotReadyError("This process does not have the slice yet, or any more.")
+        if not self._context.is_held(number):
+            # Of what it had it keeps all; a copy that the next leaders do not know of is none.
+            raise self._misdirected(self._context.owner(number))
         return index
 
     def _check_leads(self) -> None:
