@@ -15,11 +15,12 @@ FILES = 256
 CROWD = 1500
 
 
-@pytest.fixture(scope="module", params=["io_uring", "epoll"])
+@pytest.fixture(scope="module")
 def attacked(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AttackedBroker]:
-    """A broker with two workers that may open few files, and with small segments."""
+    """A broker with two workers that may open few files, and with small segments; of each engine, as
+    conftest says."""
     broker = AttackedBroker(
         tmp_path_factory.mktemp("few") / "data",
         engine=request.param,
