@@ -94,13 +94,14 @@ if [[ ! -x .venv/bin/python ]] || ! .venv/bin/python -c 'import pip' 2>/dev/null
     "$python" -m venv --clear .venv
 fi
 say "building the C core and installing barco into .venv"
+name='(.*\/)?([^\/ ]+-[0-9][^\/ -]*)[^ ]*'
+large="s/^ *Downloading $name \\(([0-9]{2,}\\.[0-9] MB)\\)\$/setup:   \\2, \\3/p"
 # Minutes on a fresh machine, most of them for what is large: that is named as it comes.
 .venv/bin/python -m pip install --disable-pip-version-check --no-compile --progress-bar off \
     --config-settings=cmake.define.BARCO_FACES=ON \
     --editable '.[test,demo,spark,export,kubernetes,certs,schemas]' 2>&1 | tee .venv/pip.log \
-    | sed -unE 's/^ *Downloading (.*\/)?([^\/ ]+-[0-9][^\/ -]*)[^ ]* \(([0-9]{2,}\.[0-9] MB)\)$/setup:   \2, \3/p
-                s/^Building wheels? for collected .*/setup:   compiling/p
-                s/^Installing collected .*/setup:   unpacking/p' >&2 \
+    | sed -unE -e "$large" -e 's/^Building wheels? for collected .*/setup:   compiling/p' \
+        -e 's/^Installing collected .*/setup:   unpacking/p' >&2 \
     || { tail -n 40 .venv/pip.log >&2; die "the installation failed; what pip said is above"; }
 # pip would compile ten thousand modules one after the other; templates among them are no Python.
 .venv/bin/python -m compileall -q -j 0 .venv/lib >/dev/null 2>&1 || true

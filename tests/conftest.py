@@ -5,8 +5,8 @@ it works. It is in a few groups, each in one process, one test after the other, 
 than three are at it; Spark has one session for all; they begin first, for they take longest, and
 the rest fills the time that is left.
 
-Three processes look for free ports at a time, and a broker that is started anew has let go of its own
-meanwhile. So those that keep theirs are apart: 12,000 faults, 20,000 Spark, 24,000 the library,
+Three processes look for free ports at a time, and a broker that is started anew has let go of its
+own meanwhile. So those that keep theirs are apart: 12,000 faults, 20,000 Spark, 24,000 the library,
 28,000 Prometheus; rings have addresses that are made of the process's number.
 
 A whole run tries once more what failed, and names it at the end (RERUN): among thousands of tests

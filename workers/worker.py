@@ -389,15 +389,14 @@ class Worker:
 
     def _take(self, upcalls: Sequence[Upcall]) -> None:
         """What one stay in the core has brought. Queues write once what all of that changes."""
-        saver = self._service.queues.saver
-        saver.gather()
+        self._service.queues.saver.gather()
         for upcall in upcalls:
             try:
                 self._upcalls[upcall[0]](upcall)
             except Exception as error:  # noqa: BLE001 - as of a callback of the loop.
                 context = {"message": f"upcall {upcall[0]} failed", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
-        saver.flush()
+        self._service.queues.saver.flush()
 
     def _request(self, upcall: Upcall) -> None:
         call = Call(*upcall[1:])

@@ -55,8 +55,7 @@ def run(plan: ServePlan, on_ready: Callable[[ReadyBroker], None]) -> int:
         identity = datadir.identify(plan.data_dir, plan.config, plan.known_disk)
         table = datadir.adopt_table(plan.data_dir, identity)
         datadir.prepare(plan.data_dir)
-        files = machine.raise_file_limit()
-        machine.forbid_core_dumps()
+        files = machine.set_limits()
         if refused := machine.set_priority(plan.config.broker.nice):
             log.warning(refused)
         if cluster := identity.ring_size > 1:

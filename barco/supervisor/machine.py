@@ -199,6 +199,12 @@ def worker_count(config: Config) -> int:
     return config.broker.workers or min(len(cores()), most)
 
 
+def set_limits() -> int:
+    """Of this process and its workers: as many files as may be, how many that is, and no dumps."""
+    forbid_core_dumps()
+    return raise_file_limit()
+
+
 def raise_file_limit() -> int:
     """Take all the file descriptors that are allowed; the workers inherit the limit. How many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -19,8 +19,7 @@ CROWD = 1500
 def attacked(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AttackedBroker]:
-    """A broker with two workers that may open few files, and with small segments; of each engine, as
-    conftest says."""
+    """A broker that may open few files, with small segments; conftest says of which engines."""
     broker = AttackedBroker(
         tmp_path_factory.mktemp("few") / "data",
         engine=request.param,

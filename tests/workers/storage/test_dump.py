@@ -78,7 +78,7 @@ def test_dump_of_a_sound_directory(data_dir, capsys):
 
 
 def test_dump_takes_no_other_range_s_generation_for_one_that_is_here(data_dir, capsys):
-    """A journal speaks of those that were split from this range, or taken in, at the same epochs."""
+    """A journal speaks of those that were split from it, or taken in, at the same epochs."""
     member = Identity(Ordinal(0), bytes(16))
     theirs, before = Gid(Token(40), Epoch(3)), Gid(Token(40), Epoch(2))
     other = Generation(theirs, 2**63 - 1, member, 77, (member,), (Parent(before, 32),))
