@@ -352,7 +352,7 @@ class Broker:
         )
 
     def _ready(self, worker: int) -> None:
-        self._send(self._control.worker_ready(worker))
+        self._send([*self._control.worker_ready(worker), (worker, self._notes.told)])
         self._tell_own()
         if all(keeper.life and keeper.life.ready for keeper in self._keepers.values()):
             self._notes.note_named()

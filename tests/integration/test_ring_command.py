@@ -60,7 +60,8 @@ def test_a_ring_loses_a_broker_and_gets_it_back(cluster: JoinedCluster) -> None:
     }
     until_said(cluster, lambda code, _: code == 0, "status")
     cluster.kill(1)
-    told = until(cluster, lambda text: "is down; slices 0-23 have 2 copies of three" in text)
+    told = until(cluster, lambda text: "is down since" in text)
+    assert "; slices 0-23 have 2 copies of three" in told
     told = until(cluster, lambda text: "leads slices 8-15 in the place of broker 1" in text)
     assert "✗ broker 1 (" in told and "DOWN" in told and "✓" not in told
     words = "✗ All slices are written to two disks or more; nothing"

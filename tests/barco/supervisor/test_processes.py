@@ -3,10 +3,17 @@
 import asyncio
 import socket
 import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from barco import limits
+from barco.protocol import messages
+from barco.supervisor.broker import Broker
 from barco.supervisor.children.channel import Channel
 from barco.supervisor.children.starts import Starter
+from barco.supervisor.files.notes import DirectoryNotes
 from barco.supervisor.processes import Keeper, Launch, Life, RestartPolicy
 
 
@@ -61,3 +68,20 @@ def test_who_is_silent_for_long_after_it_was_killed_hangs() -> None:
             life.channel.close()
 
     asyncio.run(run())
+
+
+def test_who_gets_ready_hears_whether_events_may_have_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That may change between its options and its first word, while nobody can tell it anything."""
+    broker = Broker.__new__(Broker)
+    broker._keepers, broker._cluster = {}, None
+    broker._notes = DirectoryNotes(tmp_path, True, lambda: None)
+    broker._notes.named = broker._notes.is_open = True
+    broker._control = SimpleNamespace(worker_ready=lambda worker: [])  # type: ignore[assignment]
+    sent: list[object] = []
+    monkeypatch.setattr(broker, "_send", sent.extend)
+    monkeypatch.setattr(broker, "_tell_own", lambda: None)
+    monkeypatch.setattr(broker, "_announce", lambda: None)
+    broker._ready(3)
+    assert (3, {"type": messages.HEADERS, "taken": True}) in sent

@@ -302,6 +302,7 @@ def test_the_line_of_the_log_and_the_answer_have_one_id(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("barco"), "propagate", True)
+    logging.getLogger("barco").removeHandler(caplog.handler)  # Who propagates is heard at the root.
     caplog.set_level(logging.INFO, "barco.audit")
 
     async def main() -> None:
@@ -333,6 +334,7 @@ def test_documents_that_are_refused_are_told_as_requests_are(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("barco"), "propagate", True)
+    logging.getLogger("barco").removeHandler(caplog.handler)  # Who propagates is heard at the root.
     caplog.set_level(logging.INFO, "barco.audit")
 
     def bulk(*named: tuple[str, str]) -> bytes:

@@ -270,6 +270,7 @@ def test_each_refusal_for_a_quota_is_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("barco"), "propagate", True)
+    logging.getLogger("barco").removeHandler(caplog.handler)  # Who propagates is heard at the root.
     caplog.set_level(logging.INFO, "barco.audit")
 
     async def main() -> None:

@@ -18,6 +18,7 @@ def told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.LogCaptureFixture:
     monkeypatch.setattr(logging.getLogger("barco"), "propagate", True)
+    logging.getLogger("barco").removeHandler(caplog.handler)  # Who propagates is heard at the root.
     caplog.set_level(logging.INFO, "barco.audit")
     return caplog
 
