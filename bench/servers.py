@@ -266,30 +266,8 @@ NATS_CONF = """\
 host: 127.0.0.1
 port: {port}
 max_payload: 8MB
-jetstream {{ store_dir: "{directory}", sync_interval: always }}
+jetstream {{ store_dir: "{directory}/store", sync_interval: always }}
 """
-
-
-@contextlib.contextmanager
-def nats() -> Iterator[Peer]:
-    """nats-server with JetStream on disk, which syncs before it answers. $BARCO_BENCH_NATS, or
-    `nats-server` on the path."""
-    program = os.environ.get("BARCO_BENCH_NATS") or machine.tool("nats-server")
-    with scratch_dir("nats") as directory:
-        port = machine.free_port()
-        config = directory / "nats.conf"
-        config.write_text(NATS_CONF.format(port=port, directory=directory / "store"))
-        with (directory / "nats.log").open("wb") as log:
-            process = start_tied(
-                [program, "-c", str(config)], stdout=log, stderr=log, start_new_session=True
-            )
-        try:
-            machine.wait_until(lambda: machine.listens(port), 10, "nats-server")
-            machine.pin(process.pid, SERVER_CORE)
-            yield Peer(process, port, [process.pid])
-        finally:
-            machine.stop(process)
-
 
 FLUENT_BIT_CONF = """\
 [SERVICE]
@@ -306,21 +284,32 @@ FLUENT_BIT_CONF = """\
 """
 
 
-@contextlib.contextmanager
-def fluent_bit(source: str) -> Iterator[Peer]:
+def nats() -> contextlib.AbstractContextManager[Peer]:
+    """nats-server with JetStream on disk, which syncs before it answers. $BARCO_BENCH_NATS, or
+    `nats-server` on the path."""
+    return _configured("nats-server", "BARCO_BENCH_NATS", NATS_CONF)
+
+
+def fluent_bit(source: str) -> contextlib.AbstractContextManager[Peer]:
     """Fluent Bit with one of its own sources, whose records go nowhere: nothing is stored.
     $BARCO_BENCH_FLUENT_BIT, or `fluent-bit` on the path."""
-    program = os.environ.get("BARCO_BENCH_FLUENT_BIT") or machine.tool("fluent-bit")
-    with scratch_dir("fluent-bit") as directory:
+    return _configured("fluent-bit", "BARCO_BENCH_FLUENT_BIT", FLUENT_BIT_CONF, source=source)
+
+
+@contextlib.contextmanager
+def _configured(name: str, variable: str, text: str, **more: str) -> Iterator[Peer]:
+    """A server with a file of configuration, in which its port and directory are."""
+    program = os.environ.get(variable) or machine.tool(name)
+    with scratch_dir(name) as directory:
         port = machine.free_port()
-        config = directory / "fluent-bit.conf"
-        config.write_text(FLUENT_BIT_CONF.format(source=source, port=port))
-        with (directory / "fluent-bit.log").open("wb") as log:
+        config = directory / f"{name}.conf"
+        config.write_text(text.format(port=port, directory=directory, **more))
+        with (directory / f"{name}.log").open("wb") as log:
             process = start_tied(
                 [program, "-c", str(config)], stdout=log, stderr=log, start_new_session=True
             )
         try:
-            machine.wait_until(lambda: machine.listens(port), 10, "fluent-bit")
+            machine.wait_until(lambda: machine.listens(port), 10, name)
             machine.pin(process.pid, SERVER_CORE)
             yield Peer(process, port, [process.pid])
         finally:

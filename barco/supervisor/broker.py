@@ -352,7 +352,7 @@ class Broker:
         )
 
     def _ready(self, worker: int) -> None:
-        self._send([*self._control.worker_ready(worker), (worker, self._notes.told)])
+        self._send(self._control.worker_ready(worker))
         self._tell_own()
         if all(keeper.life and keeper.life.ready for keeper in self._keepers.values()):
             self._notes.note_named()
@@ -402,10 +402,10 @@ class Broker:
     def _send(self, sends: Sends) -> None:
         for worker, message in sends:
             keeper = self._keepers.get(worker)
-            if keeper is None or (life := keeper.life) is None:
+            if keeper is None:
                 continue
             try:
-                life.send(message)
+                keeper.send(message)
             except ProtocolError as error:
                 extra = {"worker": worker, "type": message.get("type")}
                 log.error("cannot send to worker: %s", error, extra=extra)

@@ -158,6 +158,8 @@ class Keeper:
         """needed: whether the broker can not do without it: it ends with its crash loop."""
         self.worker = launch.worker
         self.life: Life | None = None
+        self._early: list[Mapping[str, Any]] | None = None
+        """For a process that has its options, and is not there yet."""
         self.restarts = 0
         self._launch = launch
         self._policy = RestartPolicy()
@@ -176,6 +178,14 @@ class Keeper:
             life is not None
             and now - life.heard > life.silence_max() + limits.HEARTBEAT_SILENCE_SECONDS_MAX
         )
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """To the process. One that is being started hears it when it is there; where none is, the
+        next one's options will say it. ProtocolError: no frame has room for it, if it is there."""
+        if self.life is not None:
+            self.life.send(message)
+        elif self._early is not None:
+            self._early.append(message)
 
     def stop(self) -> None:
         """Let it answer what it has, seal its log and exit; it is not started again."""
@@ -218,12 +228,20 @@ class Keeper:
                 return None
             options, began = self._launch.options(theirs.fileno()), loop.time()
             inherit = [theirs.fileno(), *self._launch.inherit]
+            early = self._early = []
             try:
                 child = await self._launch.starter.start(options, inherit)
             except BaseException:
                 channel.close()
                 raise
+            finally:
+                self._early = None
             life = Life(child, channel, began)
+            for message in early:
+                try:
+                    life.send(message)
+                except ProtocolError as error:  # Others that were told have said so, too.
+                    log.error("cannot send to worker: %s", error, extra={"worker": self.worker})
             if self._stopping.is_set():
                 life.send({"type": messages.DRAIN})
         log.info("worker started", extra={"worker": self.worker, "pid": life.pid})

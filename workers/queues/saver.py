@@ -20,7 +20,7 @@ from barco.workers.queues.kept import WindowValue
 from barco.workers.queues.slot import Name, Saved, Slot
 from barco.workers.queues.window import Window
 from barco.workers.seams import ReactorLike
-from barco.workers.shard.appends import Appends
+from barco.workers.shard.appends import Appends, quiet_future, settle
 from barco.workers.shard.burial import LastPlace, Letter, letters
 from barco.workers.shard.reads import Reads
 
@@ -63,8 +63,8 @@ class Saver:
 
     def save(self, slot: Slot) -> asyncio.Future[None]:
         """All that is known of the slice now, stable when the future is done."""
-        future = _future()
-        self.tell_saved(slot, functools.partial(_settle, future))
+        future: asyncio.Future[None] = quiet_future()
+        self.tell_saved(slot, functools.partial(settle, future))
         return future
 
     def tell_saved(self, slot: Slot, saved: Saved) -> None:
@@ -240,8 +240,8 @@ async def until_saved(slot: Slot) -> None:
     if slot.burying is not None:
         await asyncio.wait([slot.burying])
     elif slot.under_way is not None:
-        ended = _future()
-        slot.under_way.append(functools.partial(_settle, ended))
+        ended: asyncio.Future[None] = quiet_future()
+        slot.under_way.append(functools.partial(settle, ended))
         await asyncio.wait([ended])
 
 
@@ -249,22 +249,6 @@ def _has_room(slot: Slot, window: Window, kept: WindowValue) -> None:
     """What was written of a window is stable: so much of it may be handed out."""
     for each in (window, slot.window):  # Other settings may have come meanwhile.
         each.reserved = max(each.reserved, kept.reserved)
-
-
-def _future() -> asyncio.Future[None]:
-    """One whose failure perhaps nobody asks for."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return future
-
-
-def _settle(future: asyncio.Future[None], error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
 
 
 def _end(waiting: Iterable[Saved], error: BaseException | None) -> None:

@@ -63,10 +63,8 @@ class Appends:
             raise CorruptDataError(f"What was staged cannot be committed: {error}.") from None
 
     def _awaited(self, append: Callable[[int], None]) -> asyncio.Future[int]:
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        # A failure that nobody waits for (a commit on the way of a poll) is not worth a warning.
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._start(append, functools.partial(_settle, future))
+        future: asyncio.Future[int] = quiet_future()
+        self._start(append, functools.partial(settle, future))
         return future
 
     def _start(self, append: Callable[[int], None], ended: Ended) -> None:
@@ -94,10 +92,19 @@ class Appends:
             ended(OutcomeUnknownError("The event may or may not be stored."))
 
 
-def _settle(future: asyncio.Future[int], outcome: int | BarcoError) -> None:
+def quiet_future() -> asyncio.Future[Any]:
+    """One whose failure perhaps nobody asks for, as of a commit on the way of a poll: that is not
+    worth a warning."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return future
+
+
+def settle(future: asyncio.Future[Any], outcome: object) -> None:
+    """Its result or, where that is one, its exception; nothing, if it was given up."""
     if future.done():
         return
-    if isinstance(outcome, BarcoError):
+    if isinstance(outcome, BaseException):
         future.set_exception(outcome)
     else:
         future.set_result(outcome)

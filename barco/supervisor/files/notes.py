@@ -80,12 +80,8 @@ class DirectoryNotes:
         before, self.is_open = self.is_open, self._is_open(wanted, ring)
         if ring is not None:
             ring.note_format(self.format)
-        return {} if before == self.is_open else self.told
-
-    @property
-    def told(self) -> dict[str, Any]:
-        """To a worker: whether it takes events with headers. Also to each that gets ready, for
-        that may have changed since its options were written, while it could not be told."""
+        if before == self.is_open:
+            return {}
         return {"type": messages.HEADERS, "taken": self.is_open}
 
     def _is_open(self, wanted: bool, ring: NotedRing | None) -> bool:

@@ -1,20 +1,22 @@
 """The policy of restarts, which is told the time."""
 
 import asyncio
+import os
 import socket
 import subprocess
-from pathlib import Path
-from types import SimpleNamespace
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from barco import limits
+from barco.model.options import WorkerOptions
 from barco.protocol import messages
-from barco.supervisor.broker import Broker
 from barco.supervisor.children.channel import Channel
-from barco.supervisor.children.starts import Starter
-from barco.supervisor.files.notes import DirectoryNotes
+from barco.supervisor.children.starts import Child, Starter
 from barco.supervisor.processes import Keeper, Launch, Life, RestartPolicy
+
+NOTHING = dict.fromkeys(("ready", "gone"), lambda worker: None)
 
 
 def test_back_off_doubles_up_to_its_limit() -> None:
@@ -52,8 +54,7 @@ def test_who_is_silent_for_long_after_it_was_killed_hangs() -> None:
         launch = Launch(
             worker=0, starter=Starter([], -1), options=lambda fd: launch.options(fd), inherit=[]
         )
-        nothing = dict.fromkeys(("ready", "gone"), lambda worker: None)
-        keeper = Keeper(launch, **nothing, writable=lambda: None, message=lambda *_: None)
+        keeper = Keeper(launch, **NOTHING, writable=lambda: None, message=lambda *_: None)
         assert not keeper.hangs(1e9)  # Nobody is there.
         ours, theirs = socket.socketpair()
         with theirs, subprocess.Popen(["sleep", "60"]) as process:  # noqa: ASYNC220
@@ -70,18 +71,36 @@ def test_who_is_silent_for_long_after_it_was_killed_hangs() -> None:
     asyncio.run(run())
 
 
-def test_who_gets_ready_hears_whether_events_may_have_headers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That may change between its options and its first word, while nobody can tell it anything."""
-    broker = Broker.__new__(Broker)
-    broker._keepers, broker._cluster = {}, None
-    broker._notes = DirectoryNotes(tmp_path, True, lambda: None)
-    broker._notes.named = broker._notes.is_open = True
-    broker._control = SimpleNamespace(worker_ready=lambda worker: [])  # type: ignore[assignment]
-    sent: list[object] = []
-    monkeypatch.setattr(broker, "_send", sent.extend)
-    monkeypatch.setattr(broker, "_tell_own", lambda: None)
-    monkeypatch.setattr(broker, "_announce", lambda: None)
-    broker._ready(3)
-    assert (3, {"type": messages.HEADERS, "taken": True}) in sent
+def test_what_is_told_while_it_is_being_started_waits_for_it() -> None:
+    """Its options are written by then, and there is nobody yet: that all brokers can read headers
+    was told to no leader that was just being forked, which refused them for good."""
+
+    async def run() -> None:
+        its_end: list[socket.socket] = []
+
+        async def start(options: WorkerOptions, inherit: Sequence[int]) -> Child:
+            its_end.append(socket.socket(fileno=os.dup(inherit[0])))
+            keeper.send({"type": messages.HEADERS, "taken": True})
+            await asyncio.sleep(0)
+            return process
+
+        written: Any = None
+        launch = Launch(worker=0, starter=Starter([], -1), options=lambda fd: written, inherit=[])
+        keeper = Keeper(launch, **NOTHING, writable=lambda: None, message=lambda *_: None)
+        keeper.send({"type": messages.LOG, "level": "debug"})  # Its options say so.
+        with subprocess.Popen(["sleep", "60"]) as process:  # noqa: ASYNC220
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Starter, "start", lambda _, *given: start(*given))
+                life = await keeper._start(asyncio.get_running_loop())
+            assert life is not None
+            its_end[0].setblocking(False)
+            there = await Channel.open(its_end[0])
+            life.send({"type": messages.DRAIN})
+            heard = there.messages()
+            for kind in (messages.HEADERS, messages.DRAIN):
+                assert (await anext(heard))["type"] == kind
+            process.kill()
+            life.channel.close()
+            there.close()
+
+    asyncio.run(run())
