@@ -82,7 +82,10 @@ class Kinship:
         """The other processes that have a generation, this broker's first, by their numbers in the
         cluster. Any broker tells of a process for any range: where the members are known, others
         have no word."""
-        generation = self._driver.record(gid)
+        return self.others_of(gid, self._driver.record(gid))
+
+    def others_of(self, gid: Gid, generation: Generation | None) -> list[int]:
+        """Of a generation whose members are those of this record, as `others_with`."""
         members = [] if generation is None else [each.ordinal for each in generation.members]
         found = self._ranges.processes_of_token(gid.token)
         found = [each for each in found if not members or each[0] in members]

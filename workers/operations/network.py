@@ -108,6 +108,7 @@ class Network:
         """This broker has other processes than before."""
         self._find_own()
         self._service.leaders.renumber()
+        self.hand_off.rename()
         self.hand_off.meet()
 
     @property

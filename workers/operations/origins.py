@@ -47,9 +47,10 @@ HELD_SECONDS = 2.0
 """A question is held so long, and then asked again; of HELD_MAX processes of one broker."""
 HELD_MAX = 64
 
-LEFT_RANGES = 4
-"""So many ranges on the left are asked as well: the first child of a split keeps the parent's
-processes, and may have been split again meanwhile."""
+LEFT_RANGES, WIDE_SECONDS = 4, 4.0
+"""The range on the left is asked as well: the first child of a split keeps the parent's processes.
+It may have been split again meanwhile: so now and then that many are asked. Not at once: each is a
+connection to three processes, just when others wait for the processor."""
 
 log = logging.getLogger("barco.replication")
 unread = Seldom(log)
@@ -107,17 +108,21 @@ class Origins:
         wants: Callable[[], bool],
         taught: Callable[[Generation, Successor, frozenset[int]], None],
         voices: Callable[[Iterable[int]], frozenset[int]] = frozenset,
+        hinted: Callable[[Generation, Successor], None] = lambda parent, value: None,
     ) -> None:
         """token, ordinal, first_slice, peer: of the own process; the slice's number in the ring.
         `journal`: what is known here, once it was read. `wants`: whether there is no open
-        generation here. `taught`: two have said the same. `voices`: whose word counts."""
+        generation here. `taught`: two have said the same. `voices`: whose word counts. `hinted`:
+        somebody has said so, and whether it is true is not known yet."""
         self._token, self._ordinal, self._first_slice = token, ordinal, first_slice
         self._ranges, self._siblings, self._peer = ranges, siblings, peer
         self._journal, self._wants, self._taught = journal, wants, taught
-        self._voices = voices
+        self._voices, self._hinted_of = voices, hinted
         self._kick = asyncio.Event()
         self._hinted: asyncio.TimerHandle | None = None
         self._hint_at, self._all_at = 0.0, 0.0
+        self._left, self._wide_at = 1, 0.0
+        """How many ranges on the left are asked, and when next all of LEFT_RANGES."""
         self._parent: int | None = None
         """Whose end is hinted: its processes are asked, and all others another time."""
         self._telling: set[asyncio.Task[Any]] = set()
@@ -211,7 +216,11 @@ class Origins:
     async def run(self) -> None:
         """For as long as the process lives: asks while there is something to learn."""
         pause, time = ASK_SECONDS, asyncio.get_running_loop().time
+        self._wide_at = time() + WIDE_SECONDS
         while True:
+            self._left = 1
+            if time() >= self._wide_at:
+                self._left, self._wide_at = LEFT_RANGES, time() + WIDE_SECONDS
             pause = ASK_SECONDS if self._kick.is_set() else min(2 * pause, ASK_SECONDS_MAX)
             if not self._kick.is_set() or time() >= self._all_at:  # Hints may be lies.
                 self._parent, self._all_at = None, time() + 2 * ASK_SECONDS_MAX
@@ -238,7 +247,7 @@ class Origins:
         on the left; or those of the range that a hint has named."""
         tokens = [self._token, self._ranges.of_slice(self._first_slice)]
         left = sorted((each.token for each in self._ranges.all), reverse=True)
-        tokens += [token for token in left if token < self._token][:LEFT_RANGES]
+        tokens += [token for token in left if token < self._token][: self._left]
         if self._parent is not None:
             tokens = [self._parent]
         found = {
@@ -274,6 +283,7 @@ class Origins:
                         del tasks[task]
                         if told is not None:
                             note_told(said, told, ordinal)
+                            self._hinted_of(*told)
                     if self._learn(said):
                         return
                 if not tasks or loop.time() >= until:

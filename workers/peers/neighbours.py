@@ -72,6 +72,7 @@ class Neighbours:
         self._wall_us = wall_us
         self.version = 0
         self.on_change: Callable[[], None] = lambda: None
+        """Called when clients may have to call a process elsewhere than before."""
         self.on_own: Callable[[], None] = lambda: None
         """Called when this broker has other processes than before."""
 
@@ -108,13 +109,15 @@ class Neighbours:
 
     def apply(self, news: Mapping[str, Any]) -> None:
         """Take a "cluster" frame (see `barco.protocol.messages`)."""
-        renumbered = False
+        renumbered = renamed = False
         for broker in news["brokers"]:
             heard = Neighbour(**broker)
             before = self.brokers.get(heard.ordinal)
             if before is not None and (before.state in UP) != (heard.state in UP):
                 self.changed_us[heard.ordinal] = self._wall_us()
             self.brokers[heard.ordinal] = heard
+            named = heard.address, heard.host
+            renamed |= before is None or (before.address, before.host) != named
             self.addresses.tell(heard.ordinal, heard.host)
             renumbered |= self._ranges.tell(
                 heard.ordinal, heard.processes, heard.disk_uuid, up=heard.state in UP
@@ -127,7 +130,8 @@ class Neighbours:
         if renumbered:
             self._leaders.renumber()
         self.version = int(news["version"])
-        self.on_change()
+        if renamed or renumbered:  # Each is a call of the core for each range.
+            self.on_change()
 
     def apply_own(self, news: Mapping[str, Any]) -> None:
         """Take a "processes" frame: this broker runs others than before."""

@@ -171,6 +171,7 @@ class ReplicaHost:
             wants=lambda: self.driver.machine is not None and self.driver.machine.aimless(),
             taught=lambda *told: self.driver.post(ev.Taught(*told)),
             voices=service.voices.of,
+            hinted=self._hinted,
         )
         service.extend(origins.operations)
         states = States(
@@ -453,6 +454,18 @@ class ReplicaHost:
         self._service.follow(self.epoch)
         if self.driver.generation is not None:
             self._tell(self.driver.generation, stopped=True)
+
+    def _hinted(self, parent: Generation, value: Successor) -> None:
+        """Somebody says that this process is to lead: the state is asked for while it is found out
+        whether that is so, and journalled; clients wait meanwhile."""
+        own, of = self._options.held.token, self.driver.logs.slices_of
+        mine = next((each for each in value.children if each.gid.token == own), None)
+        if mine is None or mine.leader != self._me or len(mine.parents) != 1 or of is None:
+            return
+        known = parent.gid.token == own or self.driver.tail_of(parent.gid) is not None
+        if value.tail and not known and is_cut(self._service.ranges.cut, mine):
+            holders = self._kin.others_of(parent.gid, parent)
+            self._states.ahead(parent, value.tail, of(own, mine.end), holders)
 
     def _learned(self, gid: Gid, value: Successor) -> None:
         """It is decided, and on its way into this member's journal: clients wait meanwhile."""

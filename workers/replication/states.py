@@ -8,7 +8,8 @@ own range or of another's, part by part. The machine hears of neither.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from crc32c import crc32c
@@ -16,11 +17,11 @@ from crc32c import crc32c
 from barco._native import Reactor, state_cut
 from barco.errors import BarcoError, NotReadyError, ProtocolError
 from barco.limits import STATE_ANSWER_SECONDS, STATE_PART_BYTES, STATE_WAIT_SECONDS
-from barco.model.generation import Gid
+from barco.model.generation import Generation, Gid
 from barco.model.ranges import process_of
 from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol.replication_codec import U32, U63, U64
-from barco.types import Epoch, Token
+from barco.types import Epoch, KiB, Token
 from barco.workers.operations.origins import Args, number
 from barco.workers.peers.callers import CALLER
 from barco.workers.seams import SiblingsLike
@@ -41,6 +42,9 @@ work for the processors that clients wait for."""
 
 PATIENCE = 0.75
 """For this last part of STATE_WAIT_SECONDS the word of one is enough."""
+
+FIRST_BYTES = 32 * KiB
+"""Of a state come with its sums: most are no longer, and nothing more has to be asked for."""
 
 KEPT_SECONDS = 10.0
 KEPT_EACH, KEPT_CALLERS = 2, 3
@@ -120,6 +124,8 @@ class States:
         self._lately: dict[int, list[Asked]] = {}
         """By broker what it asked for last, the latest at the end; and so are the brokers."""
         self._forget: asyncio.TimerHandle | None = None
+        self._early: tuple[Asked, asyncio.Task[bytes]] | None = None
+        """What is asked for before it is known to be needed."""
         self.operations: dict[str, Callable[[Args], Awaitable[Any]]] = {"state": self._state}
 
     # --- Answers --------------------------------------------------------------------------------
@@ -218,17 +224,21 @@ class States:
         assert tail > 0, "without a group there is no state of its own"
         of = self._reactor.shard_slices() if slices is None else (slices.start, len(slices))
         asked = Asked(gid, tail, *of, self._session_of(gid) or 0)
+        if (early := self._taken_ahead(asked)) is not None and header_crc is None:
+            with suppress(BarcoError, ValueError):
+                return await early
         loop = asyncio.get_running_loop()
         until, said = loop.time() + STATE_WAIT_SECONDS, dict[int, str]()
         pause = ASK_AGAIN_SECONDS
         while True:
             # A lie is there at once, and who has just learned of the end a moment later.
             alone = header_crc is not None or loop.time() > until - STATE_WAIT_SECONDS * PATIENCE
-            sums, members = await self._agreed(asked, said, alone=alone)
-            for member in members:
+            holders = self._holders(asked.gid)
+            sums, members = await self._agreed(asked, holders, said, alone=alone)
+            for member, first in members.items():
                 try:
                     assert sums is not None
-                    return await self._whole(member, asked, sums, header_crc)
+                    return await self._whole(member, asked, sums, first, header_crc)
                 except (BarcoError, ValueError) as error:
                     self._refused(gid, member, str(error), said)
             if loop.time() > until:
@@ -237,6 +247,31 @@ class States:
             await asyncio.sleep(pause)
             pause = min(2 * pause, ASK_AGAIN_SECONDS_MAX)
 
+    def ahead(self, parent: Generation, tail: int, slices: range, holders: Sequence[int]) -> None:
+        """Ask now, once, for what `fetch` is likely to be asked for in a moment: somebody has said
+        that a generation has ended so. It may be a lie, and nothing is made of it before others say
+        the same; of one such word at a time."""
+        asked = Asked(parent.gid, tail, slices.start, len(slices), parent.session)
+        if self._early is None or self._early[1].done() and self._early[0] != asked:
+            task = asyncio.get_running_loop().create_task(self._once(asked, holders))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._early = asked, task
+
+    async def _once(self, asked: Asked, holders: Sequence[int]) -> bytes:
+        sums, members = await self._agreed(asked, holders, {}, alone=False)
+        for member, first in members.items():
+            assert sums is not None, "they have said it"
+            return await self._whole(member, asked, sums, first, None)
+        raise NotReadyError(f"No two say the same of the state of {asked.gid}.")
+
+    def _taken_ahead(self, asked: Asked) -> asyncio.Task[bytes] | None:
+        """What was asked for ahead, if it is this; it is taken once."""
+        early, self._early = self._early, None
+        if early is None or early[0] == asked:
+            return None if early is None else early[1]
+        early[1].cancel()
+        return None
+
     def _refused(self, gid: Gid, member: int, words: str, said: dict[int, str]) -> None:
         why = "".join(filter(str.isprintable, words))[:WORDS_CHARS_MAX]
         if said.get(member) != why:
@@ -244,13 +279,13 @@ class States:
         said[member] = why
 
     async def _agreed(
-        self, asked: Asked, said: dict[int, str], *, alone: bool
-    ) -> tuple[Sums | None, list[int]]:
-        """The sums that two tell alike, or one where no other has any; and who does. alone: whether
+        self, asked: Asked, holders: Sequence[int], said: dict[int, str], *, alone: bool
+    ) -> tuple[Sums | None, dict[int, bytes]]:
+        """The sums that two tell alike, or one where no other has any; and who does, with the first
+        bytes that came with them. alone: whether
         one is enough though others may have it. Who has refused is asked again while another one
         has not answered at all: that may take as long as it is waited for."""
-        found: dict[Sums, list[int]] = {}
-        holders = self._holders(asked.gid)
+        found: dict[Sums, dict[int, bytes]] = {}
         tasks = {
             asyncio.create_task(self._sums(each, asked, THIRD_SECONDS * (at > 1))): each
             for at, each in enumerate(holders)
@@ -263,35 +298,41 @@ class States:
                     member = tasks.pop(task)
                     silent.discard(member)
                     try:
-                        members = found.setdefault(task.result(), [])
+                        sums, first = task.result()
                     except BarcoError as error:
                         self._refused(asked.gid, member, str(error), said)
                         again = self._sums(member, asked, after=pauses[member])
                         tasks[asyncio.create_task(again)] = member
                         pauses[member] = min(2 * pauses[member], ASK_AGAIN_SECONDS_MAX)
                         continue
-                    members.append(member)
+                    members = found.setdefault(sums, {})
+                    members[member] = first
                     if len(members) > 1:
-                        return task.result(), members
+                        return sums, members
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         if len(found) == 1:
             enough = alone or len(holders) == 1
-            return next(iter(found.items())) if enough else (None, [])
+            return next(iter(found.items())) if enough else (None, {})
         for members in found.values():
             for member in members:
                 self._refused(asked.gid, member, "the others have another state", said)
-        return None, []
+        return None, {}
 
-    async def _whole(self, member: int, asked: Asked, sums: Sums, header_crc: int | None) -> bytes:
-        """All of it, of one member. BarcoError or ValueError: it is not what was said."""
+    async def _whole(
+        self, member: int, asked: Asked, sums: Sums, first: bytes, header_crc: int | None
+    ) -> bytes:
+        """All of it, of one member, which has sent the first bytes. BarcoError or ValueError: it is
+        not what was said."""
         if header_crc is not None and sums.header_crc != header_crc:
             raise ProtocolError(f"its group {asked.tail} is another one")
         if sums.total > self._state_bytes_max:
             raise ProtocolError(f"a state of {sums.total} bytes is too large for this broker")
-        parts = bytearray()
+        if len(first) > sums.total:
+            raise ProtocolError("more of a state than was asked for")
+        parts = bytearray(first)
         try:
             async with asyncio.timeout(STATE_ANSWER_SECONDS + sums.total / BYTES_A_SECOND):
                 while len(parts) < sums.total:
@@ -306,12 +347,14 @@ class States:
         if crc32c(parts) != sums.crc:
             raise ProtocolError("the parts are not what was sent")
         # All of it is looked through, and what is of other slices does not come in.
+        if len(parts) <= FIRST_BYTES:  # Sooner than a thread is there, for which clients wait.
+            return state_cut(parts, asked.first, asked.slices)
         return await asyncio.to_thread(state_cut, parts, asked.first, asked.slices)
 
-    async def _sums(self, member: int, asked: Asked, after: float = 0.0) -> Sums:
-        """What it says of the whole. BarcoError: why there is none."""
+    async def _sums(self, member: int, asked: Asked, after: float = 0.0) -> tuple[Sums, bytes]:
+        """What it says of the whole, and its first bytes. BarcoError: why there is none."""
         await asyncio.sleep(after)
-        return (await self._part(member, asked, 0, 0))[0]
+        return await self._part(member, asked, 0, FIRST_BYTES)
 
     async def _part(self, member: int, asked: Asked, at: int, size: int) -> tuple[Sums, bytes]:
         """A part, and what is said of the whole. BarcoError: why there is none."""
@@ -335,4 +378,6 @@ class States:
         """Nothing is kept any more."""
         if self._forget is not None:
             self._forget.cancel()
+        if self._early is not None:
+            self._early[1].cancel()
         self._kept.clear()

@@ -159,6 +159,7 @@ class Joiner:
 
     def __init__(self, members: list[Member]) -> None:
         self.told: list[tuple[Generation, Successor, frozenset[int]]] = []
+        self.hinted: list[tuple[Generation, Successor]] = []
         self.news = asyncio.Event()
         self.peer = peer_of((Ordinal(3), 0))
         paths = {member.peer: member.path for member in members}
@@ -175,6 +176,7 @@ class Joiner:
             journal=lambda: KnownLineage({}, {}),
             wants=lambda: not self.told,
             taught=self._taught,
+            hinted=lambda *told: self.hinted.append(told),
         )
 
     def _taught(self, *told: Any) -> None:

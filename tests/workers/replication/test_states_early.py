@@ -3,18 +3,24 @@ for it, and that it has ended is noted beside."""
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from asked import asking, expected
-from asker import ASK, MINE, Answering, Asker, states_of
-from following import GID, Follower
+from asker import ASK, MINE, PEER_A, PEER_B, Answering, Asker, states_of
+from following import GID, SUBJECT, Follower
 from leading import Groups, lead
 from msgspec.structs import replace
 
 from barco._native import ShardState, state_cut
+from barco.cluster.ring.cut import Cut
 from barco.errors import NotReadyError
+from barco.model.generation import Generation, Gid, Identity, Kind, Parent, Successor
+from barco.types import Epoch, Ordinal
 from barco.workers.replication import states as module
+from barco.workers.replication.host import ReplicaHost
+from barco.workers.storage.files.bulk import open_bulk
 from barco.workers.storage.index import scan
 from barco.workers.storage.stores import restoring
 
@@ -146,3 +152,87 @@ def test_damage_is_told_by_the_scan(tmp_path: Path, groups: Groups) -> None:
             assert await follower.store.state_at(GID.epoch, tail, MINE) == found
 
     asking(tmp_path, groups, test)
+
+
+def giving(state: bytes) -> Any:
+    """An operation `state` that gives this one."""
+
+    async def give(args: Any) -> dict[str, Any]:
+        part = state[args["at"] :][: args["size"]]
+        return {"sums": [len(state), scan.crc32c(state), 7], "part": part}
+
+    return give
+
+
+@pytest.mark.parametrize("case", ["asked ahead", "another end", "another life", "two states"])
+def test_what_is_asked_for_ahead_is_taken_if_it_is_what_is_wanted(
+    tmp_path: Path, groups: Groups, case: str
+) -> None:
+    """A small state comes with its sums, so two are asked once. What somebody made up is not taken,
+    and then all is asked as if nothing had been."""
+    state, lie = expected(groups, MINE), expected(groups[:-1], MINE)
+    parent = replace(SUBJECT, gid=GID._replace(epoch=Epoch(9)))
+    told = {"another life": replace(parent, session=parent.session + 1)}.get(case, parent)
+
+    async def main() -> None:
+        bulk = open_bulk("threads")
+        others = {peer: Answering(tmp_path / f"{peer}.rpc") for peer in (PEER_A, PEER_B)}
+        for other in others.values():
+            await other.server.start(other.path)
+            other.gives = giving(state)
+        asker = Asker(tmp_path, bulk, others)
+        asker.session = lambda gid: parent.session
+        await asker.start()
+        if case == "two states":
+            others[PEER_A].gives = giving(lie)
+        tail = 59 if case == "another end" else 60
+        for _ in range(3):  # Whoever says it again says nothing new.
+            asker.states.ahead(told, tail, MINE, list(others))
+        await asyncio.sleep(0.1)
+        asked = {
+            (each["tail"], each["session"]) for other in others.values() for each in other.asked
+        }
+        assert asked == {(tail, told.session)}
+        assert all(len(other.asked) == 1 for other in others.values())
+        others[PEER_A].gives = giving(state)
+        assert await asker.states.fetch(parent.gid, 60, None, MINE) == state
+        rounds = 1 if case == "asked ahead" else 2
+        assert [len(other.asked) for other in others.values()] == [rounds, rounds]
+        assert await asker.states.fetch(parent.gid, 60, None, MINE) == state
+        assert len(others[PEER_A].asked) == rounds + 1, "it is taken once"
+        for other in others.values():
+            await other.server.close()
+        await asker.close()
+        bulk.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "case", ["leads", "follows", "no group", "no slices", "known", "joins", "another range"]
+)
+def test_who_is_to_lead_asks_ahead(case: str) -> None:
+    """By one word: of nothing that it is not to begin, and not once more when it knows."""
+    cut, disk = Cut(3, 4), [Identity(Ordinal(each), bytes([each]) * 16) for each in range(4)]
+    old, new = Gid(cut.token(0), Epoch(4)), Gid(cut.token(2), Epoch(5))
+    parent = Generation(old, cut.token(4), disk[0], 7, tuple(disk[:3]), ())
+    parents = (Parent(old, 60),) * (2 if case == "joins" else 1)
+    leader = disk[1 if case == "follows" else 3]
+    end = cut.token(4) + (case == "no slices")
+    child = Generation(new, end, leader, 8, (disk[3], disk[1], disk[2]), parents)
+    left = Generation(Gid(old.token, Epoch(5)), new.token, disk[0], 7, tuple(disk[:3]), parents)
+    value = Successor(0 if case == "no group" else 60, Kind.SPLIT, (left, child))
+    asked: list[Any] = []
+    host: Any = SimpleNamespace(
+        _me=disk[3],
+        _options=SimpleNamespace(held=SimpleNamespace(token=new.token + (case == "another range"))),
+        _service=SimpleNamespace(ranges=SimpleNamespace(cut=cut)),
+        _kin=SimpleNamespace(others_of=lambda gid, record: [1, 2]),
+        _states=SimpleNamespace(ahead=lambda *of: asked.append(of)),
+        driver=SimpleNamespace(
+            logs=SimpleNamespace(slices_of=lambda token, end: range(2, 4)),
+            tail_of=lambda gid: 60 if case == "known" else None,
+        ),
+    )
+    ReplicaHost._hinted(host, parent, value)
+    assert asked == ([(parent, 60, range(2, 4), [1, 2])] if case == "leads" else [])

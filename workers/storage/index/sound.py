@@ -64,7 +64,7 @@ def check_group(
         return "the body's checksum is wrong"
     padding = group[GROUP_HEADER_BYTES + header.body_bytes : header.group_bytes]
     # Not `any`: of 4 KiB that is a step of the interpreter for each byte.
-    return "something is behind the body" if bytes(padding).strip(b"\0") else header
+    return "something is behind the body" if bytes(padding) != bytes(len(padding)) else header
 
 
 def misplaced(tags: Tags, header: GroupHeader, link: Link, segment: int | None) -> str:
