@@ -48,8 +48,8 @@ class Lineage(Acceptor):
     """By token the newest epoch that was followed. Of one before it a record may come late, by who
     tells of it while its end is still on the way: that is no news of what to follow."""
 
-    _words: dict[Gid, dict[int, Successor | None]]
-    """What single members say was decided, by ordinal; None: that it knows nothing of it."""
+    _words: dict[Gid, dict[int, Successor]]
+    """What single members say was decided, by ordinal."""
 
     def _start_lineage(self) -> None:
         self._words = {}
@@ -142,10 +142,8 @@ class Lineage(Acceptor):
         mine = held is not None and held.accepted is not None and held.accepted[1] == value
         generation = held.generation if held is not None else self._settings.ranges[0]
         assert self._me.ordinal not in heard, "its own vote is no word of others"
-        known = {self._me.ordinal, *heard}
-        others = [member for member in generation.members if member.ordinal not in known]
-        alone = all(self._has_no_word(member, generation, words) for member in others)
-        sure = len(heard) + mine > 1 or alone
+        others = {member.ordinal for member in generation.members} - {self._me.ordinal, *heard}
+        sure = len(heard) + mine > 1 or all(map(self._down, others))
         # A disk without a past has nothing to lose by it, and perhaps there is only one left who
         # knows (`barco.cluster.state.unclean`).
         sure = sure or self._is_new()
@@ -156,52 +154,6 @@ class Lineage(Acceptor):
         sure = sure or held is not None and held.suspect and self._forgotten(held)
         if heard and sure:  # Its own vote alone decides nothing.
             self._learned(gid, value)
-
-    def _has_no_word(
-        self, member: Identity, generation: Generation, words: dict[int, Successor | None]
-    ) -> bool:
-        """Whether nobody will hear from this member what was decided: it is down; or its disk is
-        lost, and the one that stands in for it says so, and that it never heard of this."""
-        if self._down(member.ordinal):
-            return True
-        says_so = member.ordinal in words and words[member.ordinal] is None
-        lost = not generation.is_genesis and self._identity(member, generation) != member
-        return says_so and lost
-
-    def _identity(self, member: Identity, generation: Generation) -> Identity:
-        if member.ordinal == self._me.ordinal:
-            return self._me
-        peer = self._peers.get(member.ordinal)
-        if peer is None:
-            return member
-        assert peer.identity.ordinal == member.ordinal, "it keeps the seat"
-        lost = peer.ping.replaces if peer.ping is not None else b""
-        replaced = generation.is_genesis or (
-            lost and not self._returns(peer.identity, lost, generation)
-        )
-        return peer.identity if replaced else member
-
-    def _returns(self, identity: Identity, lost: bytes, generation: Generation) -> bool:
-        """Whether the place that this disk asks for, that of the `lost` one, was given to another
-        since; or it had that once and was replaced itself. Then it is not let in.
-
-        It may also follow on a disk that never got there: what it names is then in no record of
-        the range, and it is let in. The place goes from first parent to child. Other parents,
-        absorbed ranges, tell nothing: there the disk may have been taken in earlier than here.
-        """
-        theirs = (identity, Identity(identity.ordinal, lost))
-        if any(each in generation.members for each in theirs):
-            return False
-        while generation.parents:
-            held = self._held.get(generation.parents[0].gid)
-            if held is None:
-                return False
-            generation = held.generation
-            if any(
-                each in generation.members for each in theirs
-            ):  # Not `has_member`: genesis has any.
-                return True
-        return False
 
     def _is_new(self) -> bool:
         """Whether this disk has never been a member of anything but genesis."""
@@ -344,15 +296,8 @@ class Lineage(Acceptor):
     def _on_unknown(self, sender: Identity, message: Unknown) -> None:
         """Tell how a generation came to be: the decision that made it."""
         held = self._held.get(message.gid)
-        if held is None:
-            return
-        self._tell_origin(sender.ordinal, held)
-        words = self._words.get(message.gid)
-        if words is not None and self._voices(message.gid, sender):
-            words[sender.ordinal] = None
-            for value in filter(None, list(words.values())):
-                if message.gid not in self._decided:
-                    self._weigh(message.gid, value)
+        if held is not None:
+            self._tell_origin(sender.ordinal, held)
 
     def _tell_origin(self, ordinal: int, held: Held) -> None:
         for parent in held.generation.parents:

@@ -316,3 +316,38 @@ class Proposer(Lineage):
     def _members(self, generation: Generation) -> tuple[Identity, ...]:
         """The same brokers; a replaced disk, or in genesis any, by the identity it has now."""
         return tuple(self._identity(member, generation) for member in generation.members)
+
+    def _identity(self, member: Identity, generation: Generation) -> Identity:
+        if member.ordinal == self._me.ordinal:
+            return self._me
+        peer = self._peers.get(member.ordinal)
+        if peer is None:
+            return member
+        assert peer.identity.ordinal == member.ordinal, "it keeps the seat"
+        lost = peer.ping.replaces if peer.ping is not None else b""
+        replaced = generation.is_genesis or (
+            lost and not self._returns(peer.identity, lost, generation)
+        )
+        return peer.identity if replaced else member
+
+    def _returns(self, identity: Identity, lost: bytes, generation: Generation) -> bool:
+        """Whether the place that this disk asks for, that of the `lost` one, was given to another
+        since; or it had that once and was replaced itself. Then it is not let in.
+
+        It may also follow on a disk that never got there: what it names is then in no record of
+        the range, and it is let in. The place goes from first parent to child. Other parents,
+        absorbed ranges, tell nothing: there the disk may have been taken in earlier than here.
+        """
+        theirs = (identity, Identity(identity.ordinal, lost))
+        if any(each in generation.members for each in theirs):
+            return False
+        while generation.parents:
+            held = self._held.get(generation.parents[0].gid)
+            if held is None:
+                return False
+            generation = held.generation
+            if any(
+                each in generation.members for each in theirs
+            ):  # Not `has_member`: genesis has any.
+                return True
+        return False

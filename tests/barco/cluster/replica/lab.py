@@ -89,11 +89,11 @@ class Lab:
         return [said for ordinal, said in self.sent if ordinal == sender.ordinal]
 
     def ping(
-        self, sender: Identity, epoch: int = 3, session: int = 5, tail: int = 9, **given: Any
+        self, sender: Identity, epoch: int = 3, session: int = 5, tail: int = 9, **given: int
     ) -> list[Any]:
-        told = {"position": 1, "echo_us": ECHO, "replaces": b""} | given
+        told = {"position": 1, "echo_us": ECHO} | given
         views = (View(Gid(0, epoch), tail, 9, False, True, True),)  # type: ignore[arg-type]
-        ping = Ping(able=True, doubts=(), stamp_us=1, views=views, **told)
+        ping = Ping(replaces=b"", able=True, doubts=(), stamp_us=1, views=views, **told)
         return self.hear(sender, ping, session)
 
     def decided(self, parent: int, epoch: int) -> None:
