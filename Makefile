@@ -89,8 +89,8 @@ EASE ?= 60
 chaos-ring: setup ## ROUNDS faults of each kind (or one KIND="kill one") on rings, SECONDS at most; a table
 	$(PYTHON) tests/faults/chaos.py --rounds $(ROUNDS) --seconds $(SECONDS) --ease $(EASE) $(if $(KIND),--kind "$(KIND)")
 
-elastic-chaos: setup ## ROUNDS rings that grow and shrink 3 → 4 → 6 → 3 (SIZES=4,6,3) under load, every second one with kills; a line for each
-	@$(PYTHON) tests/faults/elastic.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SIZES),--sizes $(SIZES))
+elastic-chaos: setup ## ROUNDS rings that grow and shrink 3 → 4 → 6 → 3 (SIZES=4,6,3) under load, every second one (HURT=always) with FAULTS=kill,partition,power
+	@$(PYTHON) tests/faults/elastic.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SIZES),--sizes $(SIZES)) $(if $(HURT),--hurt $(HURT)) $(if $(FAULTS),--faults $(FAULTS))
 
 chaos-storm: setup ## Group consumers die, return and commit for SECONDS, brokers die: a checker of deliveries
 	BARCO_CHAOS_STORM_SECONDS=$(SECONDS) $(PYTHON) -m pytest -s -m chaos tests/faults/test_storm.py

@@ -2,8 +2,9 @@
 
 Each round is a ring of three that becomes one of four, of six, and of three again (or of the SIZES
 that are asked for: `make elastic-chaos SIZES=6,12,6,3`); in every second one a broker is killed in
-each step and comes back. A line for each, and the bar is zero events lost, stored twice or out of
-order. A violation keeps the directory. Exit status: 1 after a violation.
+each step and comes back, is cut off, or loses power (`FAULTS=kill,partition,power`; HURT=always).
+A line for each, and the bar is zero events lost, stored twice or out of order. A violation keeps
+the directory. Exit status: 1 after a violation.
 """
 
 import argparse
@@ -13,11 +14,13 @@ import shutil
 import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
+from subprocess import SubprocessError
 
+from faultlab.beside import FAULTS, WHY_NOT, faults, hurt
+from faultlab.broker import StartError
+from faultlab.drain import ReadError
 from faultlab.growth import BROKERS_MAX, GrowthScene, Round
-from faultlab.hurts import crash
 from faultlab.prober import percentile
 from faultlab.ring import SIZE
 from faultlab.scene import EASE
@@ -48,20 +51,28 @@ def main() -> int:
         "--ease", type=float, default=EASE, help="clients pause so much longer (60)"
     )
     parser.add_argument("--sizes", type=sizes, default=SIZES, help="one after the other (4,6,3)")
-    parser.add_argument("--kill", choices=("never", "second", "always"), default="second")
+    parser.add_argument(
+        "--hurt", choices=("never", "second", "always"), default="second", help="of the rounds"
+    )
+    parser.add_argument(
+        "--faults", type=faults, default=("kill",), help=f"one a step: {','.join(FAULTS)}"
+    )
     args = parser.parse_args()
+    for name in args.faults if args.hurt != "never" else ():
+        if reason := WHY_NOT[name]():
+            parser.error(reason)
     seed = args.seed or random.randrange(1 << 30)
     until = time.monotonic() + args.seconds
     done: list[Round] = []
     for number in range(args.rounds) if args.rounds else itertools.count():
         if time.monotonic() > until:
             break
-        kills = _kills(args.kill, number)
+        hurts = args.faults if _hurt(args.hurt, number) else ()
         root = Path(tempfile.mkdtemp(prefix="barco-elastic-"))
         layout.check_data_dir(root)
-        found = one_round(root, seed + number, args.ease, args.sizes, kills=kills)
+        found = one_round(root, seed + number, args.ease, args.sizes, hurts)
         done.append(found)
-        print(f"{number + 1}: {found}" + ("; kills" if kills else ""), flush=True)
+        print(f"{number + 1}: {found}", flush=True)
         if found.wrong:
             print(f"kept: {root}")
         else:
@@ -73,40 +84,42 @@ def main() -> int:
         f" p50 {percentile(waits, 0.5):.2f} s, p99 {percentile(waits, 0.99):.2f} s,"
         f" max {percentile(waits, 1.0):.2f} s"
     )
-    for kills in (False, True):
+    for hurts in (False, True):
         costs = Costs()
         for number, each in enumerate(done):
-            if kills == _kills(args.kill, number):
+            if hurts == _hurt(args.hurt, number):
                 costs.add(each.costs)
         if costs.split:
-            print(f"{'with' if kills else 'without'} kills: {costs}")
+            print(f"{'with' if hurts else 'without'} faults: {costs}")
     return int(any(each.wrong for each in done))
 
 
-def _kills(when: str, number: int) -> bool:
-    """Whether a broker is killed in each step of a round."""
+def _hurt(when: str, number: int) -> bool:
+    """Whether something befalls the ring in each step of a round."""
     return when == "always" or (when == "second" and number % 2 == 1)
 
 
 def one_round(
-    root: Path, seed: int, ease: float, ring: tuple[int, ...] = SIZES, *, kills: bool
+    root: Path, seed: int, ease: float, ring: tuple[int, ...], hurts: tuple[str, ...]
 ) -> Round:
-    """A ring that grows and shrinks; whatever goes wrong is in the result."""
-    scene = GrowthScene(root, seed, "growth", ease=ease)
-    rng = random.Random(seed)
+    """A ring that grows and shrinks, hurt by one of these in each step; whatever goes wrong is in
+    the result."""
+    scene = GrowthScene(root, seed, "growth", ease=ease, powered="power" in hurts)
+    rng, done = random.Random(seed), list[str]()
 
-    def hurt() -> None:
-        time.sleep(rng.random() * 2)
-        crash(rng.choice(scene.ring.nodes), rng.choice((0.0, 0.3, 1.5)))
+    def beside() -> None:
+        if hurts:
+            done.append(hurt(scene, rng, hurts))
 
     try:
         for size in ring:
-            scene.grow(size, partial(hurt) if kills else lambda: None)
-        scene.shed(ring[-1])
+            scene.grow(size, beside)
+        scene.shed(ring[-1], beside)
         return scene.round()
-    except (AssertionError, OSError, EOFError) as error:
+    except (AssertionError, OSError, EOFError, ReadError, StartError, SubprocessError) as error:
         return Round(0, scene.took, scene.waits, f"{error!r}"[:3000])
     finally:
+        print(f"{seed}: {', '.join(done) or 'not hurt'}", flush=True)
         scene.close()
 
 

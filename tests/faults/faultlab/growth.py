@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,15 +34,22 @@ PACE_S = 0.05
 class GrowingRing(Ring):
     """Three brokers, and those that come later."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, powered: bool = False) -> None:
+        """`powered`: each broker is on a file system of its own, that can be cut off."""
         net = f"127.{random.randrange(60, 250)}.{random.randrange(250)}"
         self._root = root
         self._hosts = [f"{net}.{number + 1}" for number in range(BROKERS_MAX)]
-        self.disks = []
+        self.disks, self._powered = [], powered
         self.nodes = [self._node(ordinal, SIZE) for ordinal in range(SIZE)]
 
     def _node(self, ordinal: int, brokers: int) -> Node:
-        data_dir = self._root / f"data-{ordinal}"
+        place = self._root
+        if self._powered:
+            (place := self._root / f"power-{ordinal}").mkdir()
+            self.disks.append(Mount(place))
+            assert len(self.disks) == ordinal + 1, "one for each, by ordinal"
+            place = self.disks[-1].path
+        data_dir = place / f"data-{ordinal}"
         return Node(self._root / f"b{ordinal}", ordinal, self._hosts[:brokers], data_dir)
 
     def join(self, ordinal: int) -> Node:
@@ -51,6 +59,11 @@ class GrowingRing(Ring):
         node.start()
         self.nodes.append(node)
         return node
+
+    def close(self) -> None:
+        super().close()
+        for disk in self.disks:
+            disk.close()
 
     def barco(self, node: Node, *command: str, limit_s: float = STEP_S) -> str:
         """What a command prints; AssertionError with all of it if it fails."""
@@ -72,11 +85,10 @@ class GrowingRing(Ring):
         self.barco(self.nodes[0], *asked)
 
     def drain(self, ordinal: int) -> None:
-        """Until nothing is on a broker alone."""
-        first = self.nodes[0]
-        endpoint = f"{first.host}:{first.port[1]}"
-        asked = ("drain", str(ordinal), "--timeout", str(DRAIN_S), "--endpoint", endpoint)
-        self.barco(first, *asked, limit_s=DRAIN_S + 30)
+        """Until nothing is on a broker alone. Whoever is asked may just be dying."""
+        everywhere = ",".join(f"{node.host}:{node.port[1]}" for node in self.nodes)
+        asked = ("drain", str(ordinal), "--timeout", str(DRAIN_S), "--endpoint", everywhere)
+        self.barco(self.nodes[0], *asked, limit_s=DRAIN_S + 30)
 
     def behind(self, brokers: int) -> list[str]:
         """Who does not know yet that each of so many brokers leads its part of the ring, and what
@@ -128,7 +140,11 @@ class GrowthScene(RingScene):
 
     ring: GrowingRing
 
-    def __init__(self, root: Path, seed: int, name: str, *, ease: float = EASE) -> None:
+    def __init__(
+        self, root: Path, seed: int, name: str, *, ease: float = EASE, powered: bool = False
+    ) -> None:
+        """`powered`: each broker is on a file system of its own, that can be cut off."""
+        self._powered = powered
         super().__init__(root, seed, name, ease=ease)
         self.took: dict[int, float] = {}
         self.waits: list[float] = []
@@ -136,7 +152,7 @@ class GrowthScene(RingScene):
 
     def make_ring(self, root: Path, disks: Sequence[Mount]) -> GrowingRing:
         assert not disks, "they grow on the file system that is there"
-        return GrowingRing(root)
+        return GrowingRing(root, powered=self._powered)
 
     def make_prober(self) -> Prober:
         return Prober(self.ring, PACE_S, slices=True)
@@ -160,12 +176,16 @@ class GrowthScene(RingScene):
 
         self.inflict(f"scale to {brokers}", scaled)
 
-    def shed(self, brokers: int) -> None:
-        """Those that are no part of the ring any more are drained, then stopped for good."""
+    def shed(self, brokers: int, beside: Callable[[], object] = lambda: None) -> None:
+        """Those that are no part of the ring any more are drained, then stopped for good;
+        something is done `beside` while they are."""
         began = time.monotonic()
         leaving = self.ring.nodes[brokers:]
-        for ordinal in range(brokers, len(self.ring.nodes)):
-            self.ring.drain(ordinal)
+        with ThreadPoolExecutor(1) as pool:
+            hurt = pool.submit(beside)
+            for ordinal in range(brokers, len(self.ring.nodes)):
+                self.ring.drain(ordinal)
+            hurt.result()
         self.took[-brokers] = time.monotonic() - began
         self.end_load()  # Clients may be at those that go.
         self.prober.stop()

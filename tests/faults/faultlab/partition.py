@@ -1,6 +1,7 @@
 """Cuts between the brokers of one machine: packets are dropped, so that there is silence."""
 
 import os
+import random
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,24 @@ def shapes() -> dict[str, list[Cut]]:
         for other in others:
             found[f"{one} to {other}"] = [(one, other)]
     return found
+
+
+def any_shape(rng: random.Random, count: int) -> tuple[str, list[Cut]]:
+    """Of a ring of so many: one alone, deaf or mute; a pair; one way of a pair; or two halves."""
+    one, other = rng.sample(range(count), 2)
+    others = [each for each in range(count) if each != one]
+    half = sorted(rng.sample(range(count), count // 2))
+    rest = [each for each in range(count) if each not in half]
+    found = {
+        f"{one} alone": [cut for each in others for cut in _both(one, each)],
+        f"{one} deaf": [(each, one) for each in others],
+        f"{one} mute": [(one, each) for each in others],
+        f"{one} and {other}": _both(one, other),
+        f"{one} to {other}": [(one, other)],
+        f"{half} and {rest}": [cut for a in half for b in rest for cut in _both(a, b)],
+    }
+    name = rng.choice(list(found))
+    return name, found[name]
 
 
 def why_not() -> str:
