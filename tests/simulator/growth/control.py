@@ -9,6 +9,7 @@ from barco.cluster.ring.plan import Planner, RingStep, StepKind
 from barco.cluster.ring.routes import RangeRoute, RouteTable
 from barco.cluster.ring.target import Target, TargetBroker
 from barco.cluster.state import events as on
+from barco.cluster.state.kin import KnownLineage, origin
 from barco.model.generation import Generation, Gid, Kind, Successor
 from barco.types import Epoch, Token
 
@@ -223,34 +224,31 @@ class Control:
     ) -> None:
         if other.life != life or other.replica is None or other.paused:
             return
-        gid = what if isinstance(what, Gid) else self._origin(other, what)
-        told = self._told(other, gid) if gid is not None else None
+        told = (
+            self._told(other, what)
+            if isinstance(what, Gid)
+            else origin(self._journal(other), what, process.ordinal)
+        )
         if told is not None and other.ordinal == self.liar:
             told = self._lie(told)
         if told is not None:
             at = self.world.time + self.world.delay
             self.world.at(at, self._hear, process, asked, told, other.ordinal)
 
-    def _origin(self, process: Process, token: int) -> Gid | None:
-        """Whose end made the latest generation of that token, as far as a process knows."""
-        replica = process.replica
-        assert replica is not None
-        made = [
-            (child.gid.epoch, gid)
-            for gid, value in replica._decided.items()
-            for child in value.children
-            if child.gid.token == token
-        ]
-        return max(made)[1] if made else None
-
     def _told(self, process: Process, gid: Gid) -> Told | None:
         """How a generation ended, as the journal of this process has it."""
+        journal = self._journal(process)
+        parent, value = journal.records.get(gid), journal.decided.get(gid)
+        return None if parent is None or value is None else (parent, value)
+
+    def _journal(self, process: Process) -> KnownLineage:
+        """What is stable there, and what of it was learned by whoever runs."""
         replica = process.replica
         assert replica is not None
-        parent, value = replica.record(gid), replica.successor(gid)
-        if parent is None or value is None or gid not in process.decided():
-            return None
-        return parent, value
+        stable = {gid: replica.successor(gid) for gid in process.decided()}
+        decided = {gid: value for gid, value in stable.items() if value is not None}
+        records = {gid: held.generation for gid, held in replica._held.items()}
+        return KnownLineage(records, decided)
 
     def _lie(self, told: Told) -> Told:
         """Plausible, and never decided."""
