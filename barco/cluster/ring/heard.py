@@ -42,11 +42,15 @@ class HeardRoutes:
         """A process of this broker says so; true if that is news, or changes what counts."""
         assert 0 <= route.first < route.end <= self._cut.slices, "checked where it came in"
         news = self._home.merge(route)
-        (self._weighed.add if self._vouched(route) else self._weighed.discard)(route.token)
+        silent = not self._weighed <= self._vouching()
+        if self._vouched(route):
+            self._weighed.add(route.token)
         dropped = self._drop_hints(route)
         changed = self.routes.merge(route)
-        if any(self.routes.at(number) != route for number in self._own(route)):
-            self._weigh()  # Hearsay stands there that this outdoes, whatever its epoch.
+        if silent or any(self.routes.at(number) != route for number in self._own(route)):
+            # Hearsay counts from now on that came while it was not believed; or it stands where
+            # this outdoes it, whatever its epoch.
+            self._weigh()
             changed = True
         return news or changed or dropped
 

@@ -42,7 +42,11 @@ def test_a_member_that_is_there_knows_better_than_any_word_from_elsewhere() -> N
         assert not here.hear([news])
     assert at(here) == [WHOLE] * 8 and here.routes.at(9) is None
     assert "epoch 9223372036854775807" in here.faults()[-1]
-    # Then it learns in its own journal that its range was split, and is no member of the left part.
+    # Then it learns in its own journal that its range was split, and is no member of the left part:
+    # of that the later word counts again, whoever said it, and whenever.
+    here = heard(2, 0, 4)
+    here.learn(WHOLE)
+    assert not here.hear([LIE])
     assert here.learn(LEFT) and here.learn(RIGHT)
     assert at(here) == [LEFT] * 4 + [RIGHT] * 4
 
@@ -77,6 +81,19 @@ def test_what_was_handed_over_goes_on_elsewhere() -> None:
     assert here.learn(RIGHT) and here.learn(RIGHT._replace(handed=True))
     joined = route(0, 8, 8, 0, 3, 1)
     assert here.hear([joined]) and at(here) == [joined] * 8
+
+
+@pytest.mark.parametrize("handed", [True, False])
+def test_what_came_too_early_to_be_believed_counts_once_it_is(handed: bool) -> None:
+    """What has become of a range may be told by others before this broker's own process knows that
+    it has ended; they do not say it again."""
+    here = heard(1, 4)
+    joined = route(0, 8, 8, 0, 3, 1)
+    assert here.learn(RIGHT) and not here.hear([joined]) and at(here)[4:] == [RIGHT] * 4
+    end = RIGHT._replace(handed=True) if handed else route(4, 4, 7, 3, 0, 2)
+    assert here.learn(end)
+    assert at(here) == [joined] * 8
+    assert not here.look_again()
 
 
 def test_who_vouches_changes_as_processes_come_and_go() -> None:
