@@ -57,6 +57,9 @@ class End(socket.socket):
 Handler = Callable[[Hello, End], None]
 """Takes over a connection, and who is at its other end."""
 
+NEWS_SECONDS = 10.0
+"""Until gossip has told every process of a broker that joins, on a busy machine."""
+
 log = logging.getLogger("barco.worker")
 
 
@@ -139,6 +142,8 @@ class LinkServer:
         """Who greets, and from where; the oldest first."""
         self._refused: dict[str, str] = {}
         self._told_at = deque[float](maxlen=GREETING_MAX)
+        self._unheard: dict[str, asyncio.TimerHandle] = {}
+        """Addresses that nobody has told of yet, and when each is a stranger's."""
         self._listeners: list[socket.socket] = []
 
     def handle(self, kind: str, handler: Handler) -> None:
@@ -158,6 +163,9 @@ class LinkServer:
             asyncio.get_running_loop().remove_reader(listener)
             listener.close()
         self._listeners.clear()
+        for waiting in self._unheard.values():
+            waiting.cancel()
+        self._unheard.clear()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -190,9 +198,23 @@ class LinkServer:
             return
         if not self._addresses.knows(address[0]):
             end.close()
-            self._tell(address[0], "no broker has this address")
+            self._wonder(address[0])
         else:
             self._spawn(self._greet(end, address[0]), address[0])
+
+    def _wonder(self, host: str) -> None:
+        """A broker that has just joined, or is new to this process, calls before it was heard of
+        here, and calls again: it is a stranger if nobody has told of it some time later."""
+        if len(self._unheard) >= GREETING_MAX:
+            self._wonder_no_more(host)
+        elif host not in self._unheard:
+            loop = asyncio.get_running_loop()
+            self._unheard[host] = loop.call_later(NEWS_SECONDS, self._wonder_no_more, host)
+
+    def _wonder_no_more(self, host: str) -> None:
+        self._unheard.pop(host, None)
+        if not self._addresses.knows(host):
+            self._tell(host, "no broker has this address")
 
     async def _greet(self, end: End, host: str) -> None:
         handed_over = False

@@ -433,3 +433,43 @@ def test_who_came_later_says_where_it_is():
     assert addresses.link((1, 0)) == ("127.0.0.1", 9256)
     assert addresses.knows("127.0.0.4") and not addresses.knows("127.0.0.5")
     assert not addresses.knows("127.0.0.6")
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_who_has_just_joined_is_no_stranger(joins, monkeypatch, caplog):
+    """It calls before it was heard of here, and again; of who is never heard of it is said."""
+    monkeypatch.setattr(links, "NEWS_SECONDS", 0.3)
+
+    def refused():
+        return [each.getMessage() for each in caplog.records if "refused a conn" in each.message]
+
+    async def call(listener, host):
+        with socket.socket() as caller:
+            caller.setblocking(False)
+            caller.bind((host, 0))
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(caller, listener.getsockname())
+            with contextlib.suppress(ConnectionError):
+                assert await loop.sock_recv(caller, 1) == b"", "it is closed at once"
+
+    async def main():
+        server, listener = await served([])
+        with listener:
+            for _ in range(3):
+                await call(listener, "127.0.0.9")
+            assert not refused() and len(server._unheard) == 1
+            if joins:
+                server._addresses.tell(3, "127.0.0.9")
+            while server._unheard:
+                await asyncio.sleep(0.01)
+            wanted = [] if joins else ["127.0.0.9: no broker has this address"]
+            assert [each.rpartition("worker ")[2] for each in refused()] == wanted
+            # Of very many that call some are told at once: they take no memory.
+            for at in range(links.GREETING_MAX + 1):
+                server._wonder(f"127.1.0.{at}")
+            assert len(server._unheard) == links.GREETING_MAX
+            assert any("127.1.0." in each for each in refused())
+        await server.close()
+        assert not server._unheard
+
+    asyncio.run(main())
