@@ -79,10 +79,19 @@ class GrowingRing(Ring):
         return done.stdout
 
     def ask_for(self, brokers: int) -> None:
-        """The target. Who is asked may just be dying: anybody will do."""
+        """The target. Who is asked may just be dying: anybody will do; or have just come back, and
+        not know the latest target yet: then it is asked again, as an operator would."""
         everywhere = ",".join(f"{node.host}:{node.port[1]}" for node in self.nodes)
         asked = ("scale", "--to", str(brokers), "--no-wait", "--endpoint", everywhere)
-        self.barco(self.nodes[0], *asked)
+        until = time.monotonic() + STEP_S
+        while True:
+            try:
+                self.barco(self.nodes[0], *asked)
+                return
+            except AssertionError as error:
+                if "changed meanwhile" not in str(error) or time.monotonic() > until:
+                    raise
+                time.sleep(1.0)
 
     def drain(self, ordinal: int) -> None:
         """Until nothing is on a broker alone. Whoever is asked may just be dying."""
