@@ -326,8 +326,8 @@ class Worker:
                 self._supervision.send(digest)
             service.hear_topics()
             stats = self._reactor.stats() | self._store.stats()
-            blank = self._store.lineage.blank and self._replica.driver.machine is not None
-            self._supervision.send({"type": messages.HEARTBEAT, "stats": stats, "blank": blank})
+            told_too = {"type": messages.HEARTBEAT, "stats": stats}
+            self._supervision.send(told_too | self._replica.left.idle())
             self._collector.tidy()
             self._tell_refusals()
             await asyncio.sleep(limits.HEARTBEAT_SECONDS)
@@ -357,8 +357,8 @@ class Worker:
         await self._retain(self._topic_retention)
         while True:
             await asyncio.sleep(self._options.retention_seconds)
-            await self._retain(lambda now_us: self._replica.look_for_children())
-            await self._retain(self._store.run_retention)
+            await self._retain(self._replica.left.look)
+            await self._retain(self._replica.left.retain)
             if self._store.held_back:
                 await self._replica.hush()
                 self._replica.driver.renew()

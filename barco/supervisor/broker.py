@@ -191,7 +191,7 @@ class Broker:
         """
         identity, config = self._identity, self._plan.config
         try:
-            table = self._table.with_range(held)
+            table = self._table.with_range(datadir.as_before(self._plan.data_dir, identity, held))
         except ValueError as error:
             raise ConfigError(f"no process for the range at {held.token}: {error}") from None
         if (what := flaw(table, identity.cut, identity.member)) is not None:
@@ -242,8 +242,8 @@ class Broker:
         """Processes that hold nothing, and that nobody has needed for a while; one at a time."""
         if self._stop.is_set() or self._endings or not self._control.informed:
             return
-        blank = {n for n, keeper in self._keepers.items() if keeper.life and keeper.life.blank}
-        spare = spare_ranges(self._table, self._control.needed(), blank)
+        said = [(n, k.life.blank, k.life.spent) for n, k in self._keepers.items() if k.life]
+        spare = spare_ranges(self._table, self._control.needed(), said)
         for token in self._idle.look(spare, now)[: min(1, len(self._table) - 1)]:
             self._endings.add(ending := asyncio.create_task(self._end_one(token)))
             ending.add_done_callback(self._endings.discard)

@@ -26,6 +26,7 @@ from barco.limits import SLICES_PER_RANGE_MAX, WORKERS_MAX
 from barco.model.options import DIRECTORY_FORMATS, LOG_FORMATS
 from barco.model.placement import Placement, ring_size_valid
 from barco.model.ranges import (
+    HeldRange,
     ProcessTable,
     directory_of,
     first_table,
@@ -359,6 +360,14 @@ def _make_ranges(path: Path, table: ProcessTable) -> None:
         if f"shard-{held.number:04d}" not in there:
             (path / directory_of(held.token)).mkdir(mode=0o700, exist_ok=True)
     _sync_directory(path)
+
+
+def as_before(path: Path, identity: Identity, held: HeldRange) -> HeldRange:
+    """A range for which there shall be a process again. One that the cluster was formatted with is
+    that still, if its journal is there: what is in it begins with what needs no word of others."""
+    before = None if identity.joined else identity.first_table().holding(held.token)
+    is_there = os.path.lexists(path / directory_of(held.token))
+    return replace(held, genesis=held.genesis or before is not None and is_there)
 
 
 def _check_ranges(path: Path, identity: Identity, table: ProcessTable) -> None:

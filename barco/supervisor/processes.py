@@ -102,6 +102,8 @@ class Life:
         """Of this start, as it says itself when it is ready."""
         self.blank = False
         """It holds nothing: no generation, no vote, no copy of anything."""
+        self.spent = False
+        """Retention has removed all that it held, and whoever reads what follows knows that."""
         self.engine = "unknown"
         self.last_word = ""
         self.stats: dict[str, Any] = {}
@@ -291,6 +293,7 @@ class Keeper:
             stats = message.get("stats")
             life.stats = stats if isinstance(stats, dict) else {}
             life.blank = message.get("blank") is True
+            life.spent = message.get("spent") is True
         elif kind == messages.FATAL:
             life.last_word = str(message.get("text", ""))[: limits.LOG_LINE_BYTES_MAX]
         elif kind == messages.READY:

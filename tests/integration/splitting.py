@@ -4,8 +4,9 @@ Each worker listens on run/tell-<number> in its data directory. A line of JSON c
 [first, second]} or {"move": child}, each {"token", "end", "leader", "members"} where a member is
 [ordinal, disk] and a leader one of them with its session; {"append": [topic, slice], "values":
 [...]}, to what it leads; {"deaf": true}: it is not told what its range came of, for as long as it
-lives; {"known": ordinal}: that broker's word counts, as if a target had named it; or {"op": name,
-"args": {...}}. One goes back.
+lives; {"known": ordinal}: that broker's word counts, as if a target had named it; {"renew": true}:
+end the generation that it leads; {"retain": true}: what retention does, as if everything were old;
+or {"op": name, "args": {...}}. One goes back.
 """
 
 import asyncio
@@ -53,6 +54,11 @@ class ToldWorker(workers.Worker):
                 self._replica.driver._inputs._received = lambda *told: None
             elif "known" in told:
                 self._service.voices._named.add(told["known"])
+            elif "renew" in told:
+                self._replica.driver.renew()
+            elif "retain" in told:
+                await self._replica.left.look()
+                answer = await self._replica.left.retain(2**62)
             elif "append" in told:
                 answer = [await self._append(*told["append"], each) for each in told["values"]]
             elif "op" in told:

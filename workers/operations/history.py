@@ -41,6 +41,7 @@ from barco.workers.peers.agreed import (
     take_sum,
 )
 from barco.workers.peers.ranges import RingRanges
+from barco.workers.peers.voices import VOICES
 from barco.workers.seams import SiblingsLike
 from barco.workers.storage.reading.readahead import ChunkRun, ReadResult
 
@@ -70,12 +71,15 @@ class History:
         here: Callable[[Gid], bool] = lambda gid: False,
         token_of: Callable[[int], int],
         voices: Callable[[Iterable[int]], Collection[int]] = frozenset,
+        token: int = TOKEN_MIN,
+        gone: Callable[[Gid], bool] = lambda gid: False,
     ) -> None:
-        """peer: the own process. `far`: what its range continues and it does not have, the newest
-        first. `here`: what it has. `token_of`: where a slice begins. `voices`: who of these
-        brokers is asked."""
+        """peer, token: of the own process. `far`: what its range continues and it does not have,
+        the newest first. `here`: what it has. `token_of`: where a slice begins. `voices`: who of
+        these brokers is asked. `gone`: whether it was noted that nothing is left of one."""
         self._ranges, self._siblings, self._peer = ranges, siblings, peer
         self._far, self._here, self._token_of, self._voices = far, here, token_of, voices
+        self._token, self._gone = token, gone
         self._agreed = Agreed(process_of(peer)[0])
         self._lines: dict[Gid, list[Ancestor]] = {}
         """What each of them continues that one of its holders does not have."""
@@ -189,6 +193,23 @@ class History:
             with suppress(BarcoError):  # It is asked again by who reads.
                 await self._chain([ancestor], lambda each: True)
 
+    async def look_for_gone(
+        self, note: Callable[[Gid], None], own: Sequence[Ancestor] = ()
+    ) -> None:
+        """Before retention: of what two brokers say that it has removed all is noted, and nobody is
+        asked for that any more; so nobody has to stay who could say it (H2). own: what is here, and
+        nothing will follow here."""
+        await self.look()
+        for each in (*self.known(), *own):
+            if self._gone(each.gid):
+                continue
+            fellows = map(peer_of, self._ranges.processes_of_token(self._token))
+            peers = {*self._holders(each), *fellows} - {self._peer}
+            words = await who_removed(self._siblings, peers, each)
+            here = process_of(self._peer)[0] in words
+            if here or len(self._voices(words)) >= VOICES:
+                await asyncio.to_thread(note, each.gid)
+
     async def _ancestors(self, slice_: int, *, alone: bool = True) -> list[Ancestor]:
         """Of a slice, the nearest first. alone: whether one is believed, if need be (H4)."""
         token = self._token_of(slice_)
@@ -205,7 +226,7 @@ class History:
         todo = deque(first)
         while todo:
             each = todo.popleft()
-            if each.gid in found:
+            if each.gid in found or self._gone(each.gid):
                 continue
             found[each.gid] = each
             if len(found) > ANCESTORS_MAX:
@@ -341,6 +362,19 @@ class History:
 
 
 # --- What comes from outside ------------------------------------------------------------------
+
+
+async def who_removed(siblings: SiblingsLike, peers: Iterable[int], ended: Ancestor) -> set[int]:
+    """Brokers of these processes that say that retention has removed all of a generation, or that
+    they have noted so."""
+    asked = {"token": ended.gid.token, "epoch": ended.gid.epoch, "tail": ended.tail, "what": "gone"}
+    calls = {peer: asked for peer in sorted(peers)}
+    said = await siblings.broadcast("history", calls, ANSWER_SECONDS)
+    return {
+        process_of(peer)[0]
+        for peer, answer in said.items()
+        if isinstance(answer, Mapping) and answer.get("gone") is True
+    }
 
 
 def _offset(answer: Mapping[str, Any]) -> int | None:

@@ -64,9 +64,11 @@ class Holding:
 
     async def _history(self, args: Args) -> dict[str, Any]:
         epoch, tail = number(args, "epoch", 1, U63), number(args, "tail", 1, U63)
-        if not self._had(number(args, "token", TOKEN_MIN, TOKEN_MAX), epoch, tail):
+        token, what = number(args, "token", TOKEN_MIN, TOKEN_MAX), args.get("what")
+        if what == "gone":
+            return {"gone": self._is_gone(token, epoch, tail)}
+        if not self._had(token, epoch, tail):
             return {"never": True}
-        what = args.get("what")
         if what == "line":
             return self._line(epoch)
         stream = _text(args, "topic"), number(args, "slice", 0, limits.SLICES_PER_RANGE_MAX)
@@ -103,6 +105,13 @@ class Holding:
         if known is None or known.tail != tail or not self._whole():
             raise NotReadyError(f"Not all of epoch {epoch} of the range at {token} is here.")
         return True
+
+    def _is_gone(self, token: int, epoch: int, tail: int) -> bool:
+        """Whether retention has removed all of what was here, or two have told so of elsewhere."""
+        if self._store.lineage.is_gone((token, epoch)):
+            return True
+        known = self._store.lineage.get(epoch) if token == self._token else None
+        return known is not None and known.expired and known.tail == tail
 
     def _line(self, epoch: int) -> dict[str, Any]:
         had = [

@@ -25,12 +25,13 @@ from barco.model.replicas import Process
 from barco.protocol.link import REPLICATION, Hello
 from barco.protocol.replication import DecidedRecord, OpenedRecord
 from barco.types import MiB
-from barco.workers.operations.handovers import HandOvers, look_for_children
+from barco.workers.operations.handovers import HandOvers
 from barco.workers.operations.history import History
 from barco.workers.operations.holding import Holding
 from barco.workers.operations.kinship import Kinship
 from barco.workers.operations.leaving.depot import Depot
 from barco.workers.operations.leaving.ended import Ended
+from barco.workers.operations.leaving.left import Left
 from barco.workers.operations.network import Network
 from barco.workers.operations.origins import Origins
 from barco.workers.operations.service import ShardService
@@ -136,6 +137,8 @@ class ReplicaHost:
         self._origins, self._states = self._askers()
         self.handovers = self._handing()
         self.history = self._elsewhere()
+        parts = options, store, self.driver, self.history, service, network.siblings
+        self.left = Left(*parts)
         holding = Holding(options.held.token, store, self._kin.far, self.driver.whole)
         service.extend(holding.operations)
         self._lodging, self._depot = self._copies()
@@ -153,6 +156,8 @@ class ReplicaHost:
             peer=options.peer,
             far=self._kin.far,
             here=self._kin.here,
+            token=options.held.token,
+            gone=self._store.lineage.is_gone,
             token_of=lambda index: token_of_slice(cut, first + index),
             voices=service.voices.of,
         )
@@ -243,11 +248,6 @@ class ReplicaHost:
             bytes_per_second=options.drain_bytes_per_second,
         )
         return lodging, depot
-
-    async def look_for_children(self) -> None:
-        """Before retention (S8): those of other ranges may have begun."""
-        parts = self._store, self._service.ranges, self._network.siblings, self._service.voices.of
-        await look_for_children(self._options.held.token, *parts)
 
     async def open(self) -> None:
         """Recovers, listens, takes part."""

@@ -135,16 +135,26 @@ class Needs:
 
 
 def spare_ranges(
-    table: Iterable[HeldRange], needed: Collection[HeldRange], blank: Collection[int]
+    table: Iterable[HeldRange],
+    needed: Collection[HeldRange],
+    said: Iterable[tuple[int, bool, bool]],
 ) -> list[int]:
-    """The tokens of a broker's processes that hold nothing and that nobody needs now. blank: their
-    numbers that say that they hold nothing. Of a broker of which nothing is needed there are none:
-    it waits until the ring is to have it, with the processes that it came with."""
+    """The tokens of a broker's processes that hold nothing and that nobody needs now. said: the
+    number of each that runs, whether nothing was ever there (who was there when the cluster was
+    formatted may just not have begun), and whether nothing is there any more. Of a broker of which
+    nothing is needed there are none: it waits until the ring is to have it, with the processes that
+    it came with."""
     if not needed:
         return []
     wanted = {each.token for each in needed}
-    left = (each for each in table if not each.genesis and each.number in blank)
-    return [each.token for each in left if each.token not in wanted]
+    empty = {number: (blank, spent) for number, blank, spent in said}
+    return [
+        each.token
+        for each in table
+        if each.token not in wanted
+        and (found := empty.get(each.number)) is not None
+        and (found[1] or found[0] and not each.genesis)
+    ]
 
 
 class Idle:

@@ -5,13 +5,14 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from barco.cluster.ring.cut import Cut
 from barco.cluster.ring.growing import wanted_ranges
 from barco.cluster.ring.target import Target, TargetBroker, first_target
 from barco.config import Config
 from barco.errors import ConfigError, DataDirError, InUseError
-from barco.model.ranges import ProcessTable
+from barco.model.ranges import ProcessTable, directory_of
 from barco.supervisor import datadir
 from barco.supervisor.files.lock import open_lock
 from barco.supervisor.files.lock import refusal as refused_because
@@ -446,3 +447,19 @@ def test_who_joins_has_the_processes_that_it_was_given(tmp_path: Path) -> None:
         each.rmdir()
     with pytest.raises(DataDirError, match=r"processes.json is not there"):
         datadir.read_table(path, fourth)  # No first cut says what it held.
+
+
+def test_a_range_of_the_first_cut_is_that_again_where_its_journal_is(tmp_path: Path) -> None:
+    """Its process was ended, and is wanted once more: its journal begins with the first cut."""
+    identity = datadir.format_data_dir(tmp_path, workers=1, slices_per_range=8, ring_size=3)
+    first = identity.first_table().entries[0]
+    asked = replace(first, genesis=False)
+    assert datadir.as_before(tmp_path, identity, asked).genesis
+    later = replace(asked, token=first.token + 4096)
+    (tmp_path / directory_of(later.token)).mkdir()
+    assert not datadir.as_before(tmp_path, identity, later).genesis, "it was made later"
+    (tmp_path / directory_of(first.token)).rmdir()
+    assert not datadir.as_before(tmp_path, identity, asked).genesis, "nothing of it is left"
+    (tmp_path / directory_of(first.token)).mkdir()
+    joined = replace(identity, ordinal=3)
+    assert not datadir.as_before(tmp_path, joined, asked).genesis, "it is no broker of the first"

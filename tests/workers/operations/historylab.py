@@ -111,6 +111,8 @@ class Scene:
             peer=peer_of((Ordinal(9), 0)),
             far=lambda: self.far,
             token_of=lambda index: builder.TOKEN,
+            token=builder.TOKEN,
+            gone=lambda gid: self.store.lineage.is_gone(gid),
         )
         self.reader = WholeReader(self.store.reader, self.store.extents.begins)
         self.reader.elsewhere = self.history

@@ -33,6 +33,7 @@ class Ring:
         self.lab = Lab(2)
         service = self.lab.service
         self.said: dict[int, Any] = {}
+        self.expired: dict[int, list[int]] = {}
         self.down: set[int] = set()
         self.drains = Drains(service, self)  # type: ignore[arg-type]
         self.desk = service.target
@@ -74,7 +75,8 @@ class Ring:
             raise NotReadyError("it starts")
         if self.said[ordinal] is None:
             raise PeerError("it is gone")
-        return {"ended": self.said[ordinal], "more": None}
+        expired = [(each, 9) for each in self.expired.get(ordinal, ())]
+        return {"ended": self.said[ordinal], "expired": expired, "more": None}
 
     def look(self) -> dict[int, dict[str, Any]]:
         return {each["ordinal"]: each for each in asyncio.run(self.drains.look())}
@@ -132,6 +134,37 @@ def test_while_one_alone_in_reach_has_it_it_waits_and_is_not_asked_for() -> None
     assert f"{TOKEN}/2" in found[3]["waits"][0] and not found[3]["drained"]
     copies = asyncio.run(ring.drains.copies({3}))
     assert copies == {Gid(Token(TOKEN), Epoch(2)): frozenset({3})}
+
+
+def test_what_two_say_is_expired_needs_no_copy_of_what_a_third_has_left() -> None:
+    """Who left a range keeps its end for longer than those who went on with it."""
+    ring = Ring()
+    ring.say(4, ended(2), ended(3))
+    for at in (3, 1):
+        ring.say(at, ended(3))
+    ring.expired[1] = [2]
+    waits = ring.look()[3]["waits"]
+    assert f"{TOKEN}/2" in waits[0] and "fewer than two copies" in waits[0], "one alone says so"
+    ring.expired[3] = [2]
+    found = ring.look()[3]
+    assert (found["waits"], found["generations"], found["copies"]) == ([], 1, 1), "but the other"
+    ring.say(0, ended(3))
+    assert ring.look()[3]["drained"] and ring.look()[4]["drained"]
+
+
+@pytest.mark.parametrize("expired", [[[2, 0]], [[2]], [2], {"2": 9}, [[0, 9]], [[2, 9]] * 129])
+def test_an_answer_that_is_none_counts_for_nothing(expired: Any) -> None:
+    """Then it has not answered, and is waited for."""
+    ring = Ring()
+    for at in MEMBERS:
+        ring.say(at, ended(2))
+
+    async def call(peer: int, op: str, args: Mapping[str, Any], timeout: float = 5.0) -> Any:
+        answer = await Ring.call(ring, peer, op, args, timeout)
+        return answer | ({"expired": expired} if process_of(peer)[0] == 1 else {})
+
+    ring.call = call  # type: ignore[method-assign]
+    assert ring.look()[3]["waits"] == ["brokers 1 do not answer yet"]
 
 
 def test_who_is_a_member_of_an_open_range_is_not_drained() -> None:

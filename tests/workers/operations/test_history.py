@@ -107,6 +107,66 @@ def test_what_retention_has_removed_is_passed_over(root: Path) -> None:
     scene(root, test)
 
 
+def test_of_what_two_say_is_gone_nobody_is_asked_any_more(root: Path) -> None:
+    """So nobody has to stay who has had it: else readers would wait for those for ever."""
+
+    async def test(scene: Scene) -> None:
+        old, other, never = [await scene.hold(*epochs) for epochs in ((2,), (2,), (3,))]
+        await scene.own(4, far=(ancestor(2),))
+        noted = list[Gid]()
+
+        def note(gid: Gid) -> None:
+            scene.store.lineage.gone(gid)
+            noted.append(gid)
+
+        await scene.history.look_for_gone(note)
+        old.store.lineage.expired(2)
+        await scene.history.look_for_gone(note)
+        assert not noted, "one alone may be wrong"
+        other.store.lineage.expired(2)
+        await scene.history.look_for_gone(note)
+        assert noted == [ancestor(2).gid]
+        for holder in (old, other, never):
+            holder.asked.clear()
+        await scene.history.look_for_gone(note)
+        for holder in (old, other, never):
+            await holder.server.close()
+        await scene.siblings.close()
+        assert await scene.offsets(2 * EACH) == list(range(2 * EACH, 3 * EACH))
+        assert await scene.reader.earliest(*STREAM) == 2 * EACH
+        assert await scene.offsets() == list(range(2 * EACH, 3 * EACH)), "nothing was before"
+        assert scene.history.between(0, 1, 4), "and what was there is no hole"
+        assert len(noted) == 1 and not (old.asked or other.asked or never.asked)
+
+    scene(root, test)
+
+
+def test_who_has_noted_it_may_be_asked_and_a_copy_that_is_left_may_go(root: Path) -> None:
+    """Of whoever comes later a fellow of its range is asked, when those who had it have gone."""
+
+    async def test(scene: Scene) -> None:
+        fellow, other, wrong = [await scene.hold(3) for _ in range(3)]
+        await scene.own(4, far=(ancestor(2),))
+        noted, left = list[Gid](), [ancestor(3)]
+        fellow.store.lineage.gone((builder.TOKEN, 2))
+        wrong.store.lineage.gone((builder.TOKEN + 1, 2))
+        await scene.history.look_for_gone(noted.append, left)
+        assert not noted
+        other.store.lineage.gone((builder.TOKEN, 2))
+        await scene.history.look_for_gone(noted.append, left)
+        assert noted == [ancestor(2).gid]
+        for each in (other, wrong):
+            each.store.lineage.expired(3)
+        wrong.spoil = lambda answer: {"gone": 1}
+        await scene.history.look_for_gone(noted.append, left)
+        assert ancestor(3).gid not in noted
+        wrong.spoil = lambda answer: answer
+        await scene.history.look_for_gone(noted.append, left)
+        assert ancestor(3).gid in noted, "the own remnant as well"
+
+    scene(root, test)
+
+
 def test_a_line_is_followed_from_holder_to_holder(root: Path) -> None:
     """The parent's holder has never had the grandparent's groups, and says who has."""
 

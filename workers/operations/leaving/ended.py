@@ -5,6 +5,7 @@ what a depot believes when two say the same. `ended_groups` gives its groups as 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from barco.model.token import TOKEN_MAX, TOKEN_MIN
 from barco.protocol.replication_codec import MEMBERS_MAX, U63
 from barco.types import Epoch, MiB, Token
 from barco.workers.operations.origins import Args, number
+from barco.workers.peers.voices import VOICES
 from barco.workers.seams import SiblingsLike
 from barco.workers.storage.files.lineage import Lineage
 from barco.workers.storage.stores.lodging import Lodging
@@ -63,6 +65,11 @@ class HeldCopy(NamedTuple):
     begun: int
     """Bytes that a depot has by now of what it does not have whole."""
 
+    @property
+    def expired(self) -> bool:
+        """Whether retention has removed all of it there."""
+        return self.first > self.generation.tail > 0
+
 
 class Ended:
     """The side that answers, for one replica's files."""
@@ -92,16 +99,19 @@ class Ended:
         after = number(args, "after", 0, U63)
         known = [each for each in self._store.lineage.generations() if each.epoch > after]
         found: list[list[Any]] = []
+        expired: list[tuple[int, int]] = []
         last = after
         for each in known:
-            if len(found) >= ENDED_MAX:
-                return {"ended": found, "more": last}
+            if len(found) + len(expired) >= ENDED_MAX:
+                return {"ended": found, "expired": expired, "more": last}
             last = each.epoch
+            if each.expired and each.tail:
+                expired.append((each.epoch, each.tail))
             if each.expired or each.tail == 0 or (each.tail is None and each.lodged is None):
                 continue
             if (told := await self._told(each.epoch)) is not None:
                 found.append(told)
-        return {"ended": found, "more": None}
+        return {"ended": found, "expired": expired, "more": None}
 
     def _check(self, args: Args) -> None:
         if number(args, "token", TOKEN_MIN, TOKEN_MAX) != self._token:
@@ -187,6 +197,10 @@ async def ask_ended(siblings: SiblingsLike, peer: int, token: int) -> list[HeldC
         if len(answer["ended"]) > ENDED_MAX:
             raise ProtocolError("an answer to `ended` that is too long")
         found += [held for each in answer["ended"] if (held := _held(each)) is not None]
+        expired = answer.get("expired", ())  # An earlier version does not say it.
+        if not isinstance(expired, (list, tuple)) or len(expired) > ENDED_MAX:
+            raise ProtocolError("generations that expired, and are none")
+        found += map(_expired, expired)
         more = answer.get("more")
         if more is None:
             return found
@@ -242,6 +256,16 @@ def _held(given: Any) -> HeldCopy | None:
     return HeldCopy(ended, first, prev_crc, size, whole, begun)
 
 
+def _expired(given: Any) -> HeldCopy:
+    """What is told of one that retention has removed."""
+    try:
+        epoch, tail = given
+        number({"e": epoch}, "e", 1, U63), number({"T": tail}, "T", 1, U63)
+    except (RequestError, ValueError, TypeError) as error:
+        raise ProtocolError(f"a generation that expired, and is none: {error}") from None
+    return HeldCopy(EndedGeneration(epoch, 0, tail, 0, (), ()), tail + 1, 0, 0, False, 0)
+
+
 def _parent(given: Any, child: int) -> tuple[int, int, int]:
     token, epoch, tail = given
     args = {"t": token, "e": epoch, "T": tail}
@@ -256,9 +280,15 @@ Said = Mapping[int, Sequence[HeldCopy]]
 
 def logs_of(token: int, said: Said) -> dict[int, EndedLog]:
     """By epoch: what all that was said comes to. Of two that say different things of one epoch the
-    one counts which more say: a depot copies only what two say."""
+    one counts which more say: a depot copies only what two say. What is left of a generation of
+    which two say that retention has removed it needs no copy."""
     found: dict[int, EndedLog] = {}
+    removed = Counter(
+        held.generation.epoch for copies in said.values() for held in copies if held.expired
+    )
     for epoch, voices in _voices(said).items():
+        if removed[epoch] >= VOICES:
+            continue
         best = max(voices, key=lambda each: (len(voices[each]), each.tail, each.header_crc))
         copies = voices[best]
         holders = frozenset(ordinal for ordinal, held in copies.items() if held.whole)
@@ -278,7 +308,9 @@ def _voices(said: Said) -> dict[int, dict[EndedGeneration, dict[int, HeldCopy]]]
     found: dict[int, dict[EndedGeneration, dict[int, HeldCopy]]] = {}
     for ordinal, copies in said.items():
         for held in copies:
-            if held.generation.tail:  # A depot that has just begun can not say what it is.
+            if (
+                held.generation.tail and not held.expired
+            ):  # A depot that has just begun can not say what it is.
                 found.setdefault(held.generation.epoch, {}).setdefault(held.generation, {})
                 found[held.generation.epoch][held.generation][ordinal] = held
     return found

@@ -30,7 +30,7 @@ class Lineage:
         self._generations = content.generations
         self._wishes = content.wishes
         self._moved: set[int] = set()
-        self._elsewhere = content.elsewhere
+        self._elsewhere, self._gone = content.elsewhere, content.gone
         self._lock = threading.Lock()
         self._wrote = False
         self.home: Home | None = content.home
@@ -133,6 +133,15 @@ class Lineage:
         """Records that the first group of such a child is committed."""
         told = list(child) if child is not None else None
         self._append({"t": "begun", "e": parent[1], "p": list(parent), "c": told})
+
+    def is_gone(self, ancestor: Name) -> bool:
+        """Whether it was noted that retention has removed a generation that is elsewhere."""
+        return ancestor in self._gone
+
+    def gone(self, ancestor: Name) -> None:
+        """Records that of a generation that is elsewhere nothing is left there."""
+        self._append(records.gone_record(ancestor))
+        self._gone.add(ancestor)
 
     def described(self, epoch: int, session: int, parents: list[tuple[int, int]]) -> None:
         """Records a generation whose files are there already."""

@@ -118,6 +118,8 @@ class Content(Struct):
     """By number, what is to be set aside."""
     asides: int = 0
     elsewhere: Elsewhere = field(default_factory=dict)
+    gone: set[Name] = field(default_factory=set)
+    """Generations of which the log is elsewhere, and that retention has removed there."""
 
 
 def read(
@@ -131,6 +133,8 @@ def read(
             _give_up(content, record)
             apply(content.generations, record, token)
             note_elsewhere(content.elsewhere, record)
+            if record.get("t") == "gone":
+                content.gone.add((*record["p"],))
             if record.get("t") == "journal":
                 content.journal.append(record["r"])
             elif record.get("t") == "home":
@@ -180,6 +184,11 @@ def _home(name: str, record: Record) -> Home:
         return Home("".join(record["d"]), int(record["k"]))
     except (KeyError, TypeError, ValueError):
         raise DataDirError(f"{name} was written by a later version of barco") from None
+
+
+def gone_record(name: Name) -> Record:
+    """That retention has removed what is elsewhere; not of any generation of this log."""
+    return {"t": "gone", "e": GENESIS_EPOCH, "p": list(name)}
 
 
 def without_positions(body: bytes) -> bytes:
@@ -313,7 +322,7 @@ def apply(generations: dict[int, Generation], record: Record, token: int | None 
                 parent = generations.get(epoch)
                 if parent is not None and parent.tail is None:
                     parent.tail = tail  # Its own record is damaged.
-        case "moved" | "begun" | "home":
+        case "moved" | "begun" | "home" | "gone":
             pass
         case "lodged":  # Again, if it is there: then it is copied anew.
             line = tuple((token, epoch, tail) for token, epoch, tail in record["p"])

@@ -49,20 +49,25 @@ class Candidate(Struct, frozen=True):
     """Its generation is not the open one."""
     continued: bool
     """The first group of each child of its generation is committed: nobody needs its state."""
+    gone: bool = False
+    """Others have removed all of its generation, as two of them say."""
 
 
-def plan(candidates: Sequence[Candidate], policy: Policy, now_us: int) -> list[SegmentKey]:
+def plan(
+    candidates: Sequence[Candidate], policy: Policy, now_us: int, *, left: bool = False
+) -> list[SegmentKey]:
     """What to delete, oldest first: a prefix of the history, so that no gap comes to be.
 
-    `candidates` in order of history. The newest sealed segment always stays.
+    `candidates` in order of history. The newest sealed segment stays, unless this broker has `left`
+    the range: nothing comes behind it any more.
     """
     total = sum(candidate.size for candidate in candidates)
     doomed: list[SegmentKey] = []
-    for candidate in candidates[:-1]:
+    for candidate in candidates if left else candidates[:-1]:
         old = policy.hours > 0 and 0 < candidate.newest_us < now_us - policy.hours * HOUR_US
         large = policy.shard_bytes > 0 and total > policy.shard_bytes
         nothing = candidate.entries == 0 and candidate.continued
-        if not (old or large or nothing):
+        if not (old or large or nothing or left and candidate.gone):
             break
         if not candidate.continued and not policy.sole_member:
             break
@@ -96,26 +101,29 @@ class Retention:
         *,
         open_epoch: int,
         continued: Callable[[int], bool],
+        gone: Callable[[int], bool] = lambda epoch: False,
         on_truncate: Callable[[str, int, int], None],
     ) -> None:
         """`continued(epoch)`: whether nobody will ask for a generation's state any more.
+        `gone(epoch)`: whether it was noted that others have removed all of it.
         `on_truncate(topic, slice, start_offset)`: tell the core where a stream begins now."""
         self._catalog = catalog
         self._lineage = lineage
         self._bulk = bulk
         self._policy = policy
         self.open_epoch = open_epoch
-        self._continued = continued
+        self._continued, self._gone = continued, gone
         self._on_truncate = on_truncate
         self.deleted_segments = 0
         self.deleted_bytes = 0
         self.held_back = False
         """What `held_back` said of the last run."""
 
-    async def run(self, now_us: int) -> int:
-        """Deletes what is due; returns how many segments. One failure ends the run: DiskError."""
+    async def run(self, now_us: int, *, left: bool = False) -> int:
+        """Deletes what is due; returns how many segments. One failure ends the run: DiskError.
+        left: this broker takes part in the range no more."""
         candidates = await self._candidates()
-        doomed = plan(candidates, self._policy, now_us)
+        doomed = plan(candidates, self._policy, now_us, left=left)
         if not self._policy.sole_member:
             self.held_back = held_back(candidates, self._policy, now_us)
         for key in doomed:
@@ -131,8 +139,9 @@ class Retention:
             if self._catalog.get(segment.key) is None:
                 continue
             epoch = segment.key.epoch
+            ended = self._has_ended(epoch)
             if epoch not in continued:
-                continued[epoch] = self._continued(epoch)
+                continued[epoch] = ended and self._continued(epoch)
             if segment.newest_us is None:
                 await self._catalog.sidecar(segment.key)
             found.append(
@@ -141,13 +150,19 @@ class Retention:
                     segment.size,
                     segment.newest_us or 0,
                     segment.chunk_count,
-                    epoch != self.open_epoch,
-                    epoch != self.open_epoch and continued[epoch],
+                    ended,
+                    continued[epoch],
+                    self._gone(epoch),
                 )
             )
             if len(found) % 32 == 0:
                 await asyncio.sleep(0)
         return found
+
+    def _has_ended(self, epoch: int) -> bool:
+        """Of a range that this broker has left the core goes on to have the last generation."""
+        known = self._lineage.get(epoch)
+        return epoch != self.open_epoch or (known is not None and known.sealed)
 
     async def _mark(self, key: SegmentKey) -> None:
         """Where its generation begins when this segment is gone, stable before it goes: what else
@@ -177,7 +192,7 @@ class Retention:
         await self._bulk.run(discard, shard, layout.sidecar_path(segment.path))
         self.deleted_segments += 1
         self.deleted_bytes += segment.size
-        if key.epoch != self.open_epoch and not layout.segment_indexes(shard, key.epoch):
+        if self._has_ended(key.epoch) and not layout.segment_indexes(shard, key.epoch):
             await self._bulk.run(self._expire, key.epoch)
 
     def _expire(self, epoch: int) -> None:

@@ -116,6 +116,7 @@ class ShardFiles:
             self._policy,
             open_epoch=open_epoch,
             continued=self._continued,
+            gone=lambda epoch: self.lineage.is_gone((self._token, epoch)),
             on_truncate=core.truncate_stream,
         )
         self._indexing = asyncio.get_running_loop().create_task(self._build_missing())
@@ -212,10 +213,13 @@ class ShardFiles:
         if fd >= 0:
             os.close(fd)
 
-    async def run_retention(self, now_us: int) -> int:
-        """Deletes what is due by the log's own clock, `now_us`; returns how many segments."""
+    async def run_retention(self, now_us: int, *, left: bool = False) -> int:
+        """Deletes what is due by the log's own clock, `now_us`; returns how many segments. left:
+        this broker takes part in the range no more."""
         async with self._expiring:
-            return await self._retention.run(now_us) if self._retention is not None else 0
+            if self._retention is None:
+                return 0
+            return await self._retention.run(now_us, left=left)
 
     @property
     def held_back(self) -> bool:

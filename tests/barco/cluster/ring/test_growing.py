@@ -99,11 +99,19 @@ def test_a_few_processes_are_started_at_once() -> None:
 def test_what_nobody_needs_is_spare_but_not_at_a_broker_that_waits() -> None:
     table = needed_ranges(SIX, RouteTable(CUT, FIRST), (range(6), range(6)), Ordinal(0))
     table = [replace(each, number=number) for number, each in enumerate(table)]
-    tokens, all_ = [each.token for each in table], range(len(table))
-    assert spare_ranges(table, table[:1], all_) == tokens[1:]
-    assert spare_ranges(table, table[:1], {0, 2}) == [tokens[2]], "the others hold something"
-    assert spare_ranges([table[0], replace(table[1], genesis=True)], table[2:], all_) == tokens[:1]
-    assert spare_ranges(table, [], all_) == [], "it waits until the ring is to have it"
+    tokens = [each.token for each in table]
+    blank = [(number, True, False) for number in range(len(table))]
+    some = [(number, number in (0, 2), False) for number in range(len(table))]
+    assert spare_ranges(table, table[:1], blank) == tokens[1:]
+    assert spare_ranges(table, table[:1], some) == [tokens[2]], "the others hold something"
+    assert spare_ranges(table, table[:1], blank[:2]) == [tokens[1]], "the others do not run"
+    first = [table[0], replace(table[1], genesis=True)]
+    assert spare_ranges(first, table[2:], blank) == tokens[:1], "it may just not have begun"
+    assert spare_ranges(table, [], blank) == [], "it waits until the ring is to have it"
+    spent = [(number, False, number == 1) for number in range(len(table))]
+    assert spare_ranges(first, table[2:], spent) == [tokens[1]], "it has been, and is no more"
+    assert spare_ranges(first, table[1:], spent) == [], "it is wanted"
+    assert spare_ranges(first, [], spent) == []
 
 
 def test_what_holds_nothing_ends_when_nobody_has_needed_it_for_a_while() -> None:
