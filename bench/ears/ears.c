@@ -1,13 +1,18 @@
 /* ears: many listeners of one topic's server-sent events, read by one thread, and how late they
- * have each: all are counted, and at one listener in TIMED each is looked at. An event's value is
- * "at SECONDS", by this machine's monotonic clock. When all listen it says "ready"; then a line of
+ * have each: all are counted, and at one listener in TIMED each is looked at, for itself what it has
+ * after its first BEGIN reads: a new connection's segments are acknowledged one by one (16 of them,
+ * by Linux), which takes the other end's time. An event's value is "at SECONDS", by this machine's
+ * monotonic clock. When all listen it says "ready"; then a line of
  * its input is how many events there were, and it ends when all have come, or 10 s later.
- * usage: ears PORT LISTENERS [CORE] */
+ * awake: it never sleeps. Who wakes a reader pays for that, which is the sender where both are on one
+ * machine, and a network card's interrupt where they are not.
+ * usage: ears PORT LISTENERS CORE [awake] */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,16 +29,18 @@
 #define PATIENCE_S 10.0
 #define TIMED 10    /* what is looked at takes longer than what is only counted */
 #define EVENT_LINES 3 /* id, data, and an empty one */
+#define BEGIN 20
 
 static struct {
-    uint32_t rest;
+    uint32_t rest, reads;
     char bytes[REST_MAX];
 } ears[LISTENERS_MAX];
 struct histogram {
     uint64_t buckets[BUCKETS], count;
 };
 
-static struct histogram lateness, pauses; /* pauses: between two reads of a listener */
+/* settled: lateness after the begin; pauses: between two reads of a listener. */
+static struct histogram lateness, settled, pauses;
 static double last_read[LISTENERS_MAX];
 static uint64_t lines, ended;
 static char buffer[REST_MAX + (1 << 16)];
@@ -85,13 +92,16 @@ static void note(struct histogram *to, double seconds)
 }
 
 /* One event; or a comment, which has no value. */
-static void hear(const char *event, size_t len, double now)
+static void hear(const char *event, size_t len, double now, bool begins)
 {
     static const char mark[] = "\"value\":\"at ";
     const char *at = memmem(event, len, mark, sizeof mark - 1);
     if (at == NULL)
         return;
-    note(&lateness, now - strtod(at + sizeof mark - 1, NULL));
+    const double late = now - strtod(at + sizeof mark - 1, NULL);
+    note(&lateness, late);
+    if (!begins)
+        note(&settled, late);
 }
 
 static void read_one(int epoll, int fd)
@@ -115,9 +125,10 @@ static void read_one(int epoll, int fd)
     if (last_read[fd] > 0)
         note(&pauses, now - last_read[fd]);
     last_read[fd] = now;
+    ears[fd].reads++;
     at = buffer;
     while ((stop = memmem(at, (size_t)(end - at), "\n\n", 2)) != NULL) {
-        hear(at, (size_t)(stop - at), now);
+        hear(at, (size_t)(stop - at), now, ears[fd].reads < BEGIN);
         at = stop + 2;
     }
     if ((size_t)(end - at) > REST_MAX) {
@@ -142,15 +153,14 @@ static double share_ms(const struct histogram *of, double share)
 
 int main(int argc, char **argv)
 {
-    if (argc < 3)
+    if (argc < 4)
         return 2;
+    const int patience_ms = argc > 4 && strcmp(argv[4], "awake") == 0 ? 0 : 50;
     const int count = atoi(argv[2]), epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (argc > 3) {
-        cpu_set_t core;
-        CPU_ZERO(&core);
-        CPU_SET(atoi(argv[3]), &core);
-        sched_setaffinity(0, sizeof core, &core);
-    }
+    cpu_set_t core;
+    CPU_ZERO(&core);
+    CPU_SET(atoi(argv[3]), &core);
+    sched_setaffinity(0, sizeof core, &core);
     for (int n = 0; n < count; n++) {
         struct epoll_event event = {.events = EPOLLIN};
         event.data.fd = listen_to((uint16_t)atoi(argv[1]));
@@ -166,7 +176,7 @@ int main(int argc, char **argv)
     double until = 1e18;
     while (lines / EVENT_LINES < wanted && now_s() < until) {
         struct epoll_event events[256];
-        const int n = epoll_wait(epoll, events, 256, 50);
+        const int n = epoll_wait(epoll, events, 256, patience_ms);
         for (int i = 0; i < n; i++) {
             if (events[i].data.fd != STDIN_FILENO) {
                 read_one(epoll, events[i].data.fd);
@@ -183,9 +193,10 @@ int main(int argc, char **argv)
     struct timespec cpu;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
     printf("{\"heard\": %llu, \"ended\": %llu, \"p50\": %.1f, \"p99\": %.1f, \"p999\": %.1f, "
-           "\"turn_p50\": %.1f, \"turn_p99\": %.1f, \"cpu\": %.2f}\n",
+           "\"settled_p99\": %.1f, \"turn_p50\": %.1f, \"turn_p99\": %.1f, \"cpu\": %.2f}\n",
            (unsigned long long)(lines / EVENT_LINES), (unsigned long long)ended,
            share_ms(&lateness, 0.5), share_ms(&lateness, 0.99), share_ms(&lateness, 0.999),
+           share_ms(&settled, 0.99),
            share_ms(&pauses, 0.5), share_ms(&pauses, 0.99),
            (double)cpu.tv_sec + (double)cpu.tv_nsec / 1e9);
     return 0;
