@@ -13,9 +13,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from msgspec import Struct
-
 from barco.model.queues import LEASE_MS_MAX, RUNS_MAX, WINDOW_MAX, QueueSettings
+from barco.workers.queues.flight import InFlight, Lease
 from barco.workers.queues.kept import COUNT, COUNTS_KEPT, WindowValue
 from barco.workers.queues.keys import KeyOrder
 
@@ -39,15 +38,6 @@ class Given(NamedTuple):
     """How often each of them was given, this time included."""
 
 
-class _Lease(Struct, eq=False):
-    """What was handed out at once."""
-
-    until: int
-    count: int
-    left: int
-    """How many of its events are still with who got them."""
-
-
 class Window:
     """Who has which event of one slice, as far as its leader knows."""
 
@@ -59,8 +49,8 @@ class Window:
         self.dying: dict[int, tuple[int, str]] = {}
         """Count and reason of those that are to go to the dead letters."""
         self._marks = bytearray()
-        self._leases: dict[int, _Lease] = {}
-        self._ends: list[tuple[int, int, int, int, _Lease]] = []
+        self._leases = InFlight(base)
+        self._ends: list[tuple[int, int, int, int, Lease]] = []
         self._counts: dict[int, int] = {}
         self._later: list[tuple[int, int, int, int]] = []
         self._again: dict[int, int] = {}
@@ -111,12 +101,12 @@ class Window:
     @property
     def in_flight(self) -> int:
         """Handed out."""
-        return len(self._leases)
+        return self._leases.count
 
     @property
     def waiting(self) -> int:
         """Given back, and not given again yet; or behind one of the same key."""
-        return len(self._marks) - self._marks.count(DONE) - len(self._leases) - len(self.dying)
+        return len(self._marks) - self._marks.count(DONE) - self._leases.count - len(self.dying)
 
     @property
     def done(self) -> int:
@@ -141,7 +131,7 @@ class Window:
 
     def has(self, end: int) -> bool:
         """Whether something can be given now, or may be once it was looked at."""
-        if len(self._leases) >= self.settings.in_flight:
+        if self._leases.count >= self.settings.in_flight:
             return False
         if self._keys is not None:
             more = self._scanned < min(end, self.base + WINDOW_MAX)
@@ -159,31 +149,26 @@ class Window:
 
     def take(self, most: int, until: int, end: int) -> list[Given]:
         """Up to so many events for somebody, until then. `end`: of what is stable in the slice."""
-        room = min(most, self.settings.in_flight - len(self._leases))
+        room = min(most, self.settings.in_flight - self._leases.count)
         if room <= 0:
             return []
         runs = self._ordered(room) if self._keys is not None else self._free(room, end)
         for start, stop, count in runs:
-            lease = _Lease(until, count, stop - start)
+            lease = Lease(until, count, stop - start)
             if stop == start + 1:
                 self._marks[start - self.base] = TAKEN
-                self._leases[start] = lease
             else:
                 self._mark(start, stop, TAKEN)
-                self._leases.update(dict.fromkeys(range(start, stop), lease))
+            self._leases.give(start, stop, lease)
             self._ends_later(start, stop, lease)
         return runs
 
-    def _ends_later(self, start: int, stop: int, lease: _Lease) -> None:
-        if len(self._ends) > 2 * len(self._leases) + RUNS_MAX:  # Most of them are over long ago.
+    def _ends_later(self, start: int, stop: int, lease: Lease) -> None:
+        if len(self._ends) > 2 * self._leases.count + RUNS_MAX:  # Most of them are over long ago.
             self._ends = [entry for entry in self._ends if entry[-1].left]
             heapq.heapify(self._ends)
         self._turn += 1
         heapq.heappush(self._ends, (lease.until, self._turn, start, stop, lease))
-
-    def _let_go(self, at: int) -> None:
-        if (lease := self._leases.pop(at, None)) is not None:
-            lease.left -= 1
 
     def _free(self, room: int, end: int) -> list[Given]:
         found: list[Given] = []
@@ -268,6 +253,7 @@ class Window:
         self._end(self.base, min(offset, self.base + WINDOW_MAX, self.next))
         if offset > self.next and not self._marks:
             self.base = self._scanned = offset
+            self._leases.move(offset)
             self.reserved = max(self.reserved, offset)
 
     def _offer(self, at: int, first: bool) -> None:
@@ -307,10 +293,7 @@ class Window:
         marks = self._marks[start - self.base : end - self.base]
         if marks.count(DONE) == end - start:
             return False
-        if leases := self._leases:
-            for at in range(start, end):
-                if (lease := leases.pop(at, None)) is not None:
-                    lease.left -= 1
+        self._leases.let_go(start, end)
         if self._counts or self.dying:
             for at in range(start, end):
                 self._counts.pop(at, None)
@@ -342,7 +325,7 @@ class Window:
             if not self._is_with(at, run.times, known):
                 _add(lost, at, run.times)
                 continue
-            self._let_go(at)
+            self._leases.let_go(at, at + 1)
             self._counts[at] = max(run.times, self._counts.get(at, 0))
             if last:
                 self._mark(at, at + 1, DYING)
@@ -357,17 +340,17 @@ class Window:
         """It never reached who it was for: as if it had not been given."""
         for at in range(run.start, run.end):
             if self._is_with(at, run.times, True):
-                self._let_go(at)
+                self._leases.let_go(at, at + 1)
                 self._free_again(at)
 
     def extend(self, run: Given, until: int) -> list[Given]:
         """Longer with who has it; returns those that are somebody else's."""
         lost: list[Given] = []
-        lease = _Lease(until, run.times, 0)
+        lease = Lease(until, run.times, 0)
         for at in range(run.start, run.end):
             if self._is_with(at, run.times, True):
-                self._let_go(at)
-                self._leases[at] = lease
+                self._leases.let_go(at, at + 1)
+                self._leases.give(at, at + 1, lease)
                 lease.left += 1
             else:
                 _add(lost, at, run.times)
@@ -446,6 +429,7 @@ class Window:
         if done:
             del self._marks[:done]
             self.base += done
+            self._leases.move(self.base)
             self._scanned = max(self._scanned, self.base)
 
     # --- What survives ----------------------------------------------------------------------------
