@@ -43,9 +43,9 @@ def test_what_nobody_has_takes_no_room() -> None:
     """A window that was wide once is not remembered as such."""
     flight, lease = InFlight(0), Lease(0, 1, 1)
     flight.give(16_000, 16_001, lease)
-    assert len(flight._places) == 16_001
+    assert len(flight._leases) == 16_001
     flight.let_go(16_000, 16_001)
-    assert not flight._places and flight.count == lease.left == 0
+    assert not flight._leases and flight.count == lease.left == 0
     flight.give(3, 5, Lease(0, 1, 2))
     flight.let_go(0, 16_000)
-    assert not flight._places and flight.count == 0
+    assert not flight._leases and flight.count == 0
