@@ -1,11 +1,11 @@
 /* ears: many listeners of one topic's server-sent events, read by one thread, and how late they
- * have each: all are counted, and at one listener in TIMED each is looked at, for itself what it has
- * after its first BEGIN reads: a new connection's segments are acknowledged one by one (16 of them,
- * by Linux), which takes the other end's time. An event's value is "at SECONDS", by this machine's
- * monotonic clock. When all listen it says "ready"; then a line of
- * its input is how many events there were, and it ends when all have come, or 10 s later.
- * awake: it never sleeps. Who wakes a reader pays for that, which is the sender where both are on one
- * machine, and a network card's interrupt where they are not.
+ * have each: all are counted, and at one listener in TIMED each is looked at, and for itself what
+ * it has after its first BEGIN reads: a new connection's segments are acknowledged one by one (16
+ * of them, by Linux), which takes the other end's time. An event's value is "at SECONDS", by this
+ * machine's monotonic clock. When all listen it says "ready"; then a line of its input is how many
+ * events there were, and it ends when all have come, or 10 s later.
+ * awake: it never sleeps. Who wakes a reader pays for that, which is the sender where both are on
+ * one machine, and a network card's interrupt where they are not.
  * usage: ears PORT LISTENERS CORE [awake] */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
