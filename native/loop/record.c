@@ -7,6 +7,8 @@
 #include <openssl/ssl.h>
 #include <string.h>
 
+#include "loop/cipher.h"
+
 #define LABEL_BYTES_MAX 12u
 
 /* ---- keys ---- */
@@ -40,10 +42,9 @@ static bool expand(const struct record_keys *keys, const char *label, uint8_t *o
 static bool use_secret(struct record_keys *keys)
 {
     uint8_t key[EVP_MAX_KEY_LENGTH];
-    const size_t len = (size_t)EVP_CIPHER_CTX_get_key_length(keys->cipher);
-    const bool good = expand(keys, "key", key, len) &&
+    const bool good = expand(keys, "key", key, cipher_key_bytes(keys->cipher)) &&
                       expand(keys, "iv", keys->iv, sizeof keys->iv) &&
-                      EVP_CipherInit_ex(keys->cipher, NULL, NULL, key, NULL, -1) == 1;
+                      cipher_use(keys->cipher, key);
     OPENSSL_cleanse(key, sizeof key);
     return good;
 }
@@ -67,16 +68,13 @@ bool record_secret(struct record_keys *keys, const char *digits)
 bool record_begin(struct record_keys *keys, const SSL *ssl, bool seals)
 {
     const SSL_CIPHER *suite = SSL_get_current_cipher(ssl);
-    const EVP_CIPHER *cipher = EVP_get_cipherbynid(SSL_CIPHER_get_cipher_nid(suite));
-    assert(keys->secret_len > 0 && keys->cipher == NULL && cipher != NULL);
+    assert(keys->secret_len > 0 && keys->cipher == NULL && suite != NULL);
     keys->digest = SSL_CIPHER_get_handshake_digest(suite);
     assert(EVP_MD_get_size(keys->digest) == keys->secret_len);
-    assert(EVP_CIPHER_get_iv_length(cipher) == RECORD_IV_BYTES);
-    keys->cipher = EVP_CIPHER_CTX_new();
-    if (keys->cipher != NULL &&
-        EVP_CipherInit_ex(keys->cipher, cipher, NULL, NULL, NULL, seals) == 1 && use_secret(keys))
+    keys->cipher = cipher_new(SSL_CIPHER_get_cipher_nid(suite), seals);
+    if (keys->cipher != NULL && use_secret(keys))
         return true;
-    EVP_CIPHER_CTX_free(keys->cipher);
+    cipher_free(keys->cipher);
     keys->cipher = NULL;
     return false;
 }
@@ -90,7 +88,7 @@ bool record_renew(struct record_keys *keys)
 
 void record_end(struct record_keys *keys)
 {
-    EVP_CIPHER_CTX_free(keys->cipher); /* which clears it */
+    cipher_free(keys->cipher);
     OPENSSL_cleanse(keys, sizeof *keys);
 }
 
@@ -108,13 +106,11 @@ static void write_head(uint8_t head[RECORD_HEAD_BYTES], size_t sealed_len)
 static bool begin_record(struct record_keys *keys, const uint8_t head[RECORD_HEAD_BYTES])
 {
     uint8_t nonce[RECORD_IV_BYTES];
-    int len;
     memcpy(nonce, keys->iv, sizeof nonce);
     for (unsigned i = 0; i < 8; i++)
         nonce[sizeof nonce - 1 - i] ^= (uint8_t)(keys->number >> 8 * i);
     keys->number++;
-    return EVP_CipherInit_ex(keys->cipher, NULL, NULL, NULL, nonce, -1) == 1 &&
-           EVP_CipherUpdate(keys->cipher, NULL, &len, head, RECORD_HEAD_BYTES) == 1;
+    return cipher_begin(keys->cipher, nonce, head, RECORD_HEAD_BYTES);
 }
 
 size_t record_len(const uint8_t *head)
@@ -128,15 +124,11 @@ int record_open(struct record_keys *keys, const uint8_t *record, size_t len, uin
 {
     const uint8_t *sealed = record + RECORD_HEAD_BYTES;
     size_t inner_len = record_room(len);
-    int got = 0, end = 0;
     assert(len >= RECORD_HEAD_BYTES && len == record_len(record));
     if (inner_len == 0 || !begin_record(keys, record) ||
-        EVP_CIPHER_CTX_ctrl(keys->cipher, EVP_CTRL_AEAD_SET_TAG, RECORD_TAG_BYTES,
-                            (void *)(sealed + inner_len)) != 1 ||
-        EVP_CipherUpdate(keys->cipher, out, &got, sealed, (int)inner_len) != 1 ||
-        EVP_CipherFinal_ex(keys->cipher, out + got, &end) != 1)
+        !cipher_update(keys->cipher, sealed, inner_len, out) ||
+        !cipher_open(keys->cipher, sealed + inner_len))
         return -SSL_AD_BAD_RECORD_MAC;
-    assert((size_t)(got + end) == inner_len);
     while (inner_len > 0 && out[inner_len - 1] == 0) /* what it was filled up with */
         inner_len--;
     if (inner_len == 0)
@@ -152,15 +144,9 @@ bool record_seal(struct record_keys *keys, enum record_kind kind, const uint8_t 
 {
     const uint8_t behind = (uint8_t)kind;
     uint8_t *sealed = out + RECORD_HEAD_BYTES;
-    int got = 0, more = 0, end = 0;
     assert(len > 0 && len <= RECORD_BYTES);
     write_head(out, len + 1 + RECORD_TAG_BYTES);
-    if (!begin_record(keys, out) ||
-        EVP_CipherUpdate(keys->cipher, sealed, &got, bytes, (int)len) != 1 ||
-        EVP_CipherUpdate(keys->cipher, sealed + got, &more, &behind, 1) != 1 ||
-        EVP_CipherFinal_ex(keys->cipher, sealed + got + more, &end) != 1)
-        return false;
-    assert((size_t)(got + more + end) == len + 1);
-    return EVP_CIPHER_CTX_ctrl(keys->cipher, EVP_CTRL_AEAD_GET_TAG, RECORD_TAG_BYTES,
-                               sealed + len + 1) == 1;
+    return begin_record(keys, out) && cipher_update(keys->cipher, bytes, len, sealed) &&
+           cipher_update(keys->cipher, &behind, 1, sealed + len) &&
+           cipher_seal(keys->cipher, sealed + len + 1);
 }

@@ -19,13 +19,13 @@
 
 enum record_kind { RECORD_ALERT = 21, RECORD_HANDSHAKE = 22, RECORD_DATA = 23 };
 
-struct evp_cipher_ctx_st;
+struct cipher;
 struct evp_md_st;
 struct ssl_st;
 
 /* Of one direction. While the handshake lasts there is a secret, at most. */
 struct record_keys {
-    struct evp_cipher_ctx_st *cipher;
+    struct cipher *cipher;
     const struct evp_md_st *digest;
     uint64_t number; /* of the next record */
     uint8_t secret_len, secret[RECORD_SECRET_BYTES_MAX], iv[RECORD_IV_BYTES];
