@@ -19,7 +19,7 @@ from msgspec import Struct
 
 import barco
 from barco import limits
-from barco.errors import ConfigError, CrashLoopError, ProtocolError
+from barco.errors import ConfigError, CrashLoopError, OperatorError, ProtocolError
 from barco.log import level as log_level
 from barco.model.options import WorkerOptions
 from barco.model.ranges import ProcessTable
@@ -233,6 +233,11 @@ class Keeper:
             early = self._early = []
             try:
                 child = await self._launch.starter.start(options, inherit)
+            except OperatorError:
+                channel.close()
+                if self._stopping.is_set():
+                    return None  # What it was to inherit was closed meanwhile.
+                raise
             except BaseException:
                 channel.close()
                 raise

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from barco import limits
+from barco.errors import OperatorError
 from barco.model.options import WorkerOptions
 from barco.protocol import messages
 from barco.supervisor.children.channel import Channel
@@ -104,3 +105,24 @@ def test_what_is_told_while_it_is_being_started_waits_for_it() -> None:
             there.close()
 
     asyncio.run(run())
+
+
+def test_a_stop_while_it_is_being_started_is_no_failure() -> None:
+    """What it inherits is closed then: `Bad file descriptor` was the broker's last word, with 1."""
+
+    async def run(*, stopped: bool) -> None:
+        async def start() -> Child:
+            if stopped:
+                keeper.stop()
+            raise OperatorError("cannot start worker 0: Bad file descriptor")
+
+        options: Any = None
+        launch = Launch(worker=0, starter=Starter([], -1), options=lambda fd: options, inherit=[])
+        keeper = Keeper(launch, **NOTHING, writable=lambda: None, message=lambda *_: None)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Starter, "start", lambda *_: start())
+            await keeper.run()
+
+    asyncio.run(run(stopped=True))
+    with pytest.raises(OperatorError):
+        asyncio.run(run(stopped=False))
