@@ -26,13 +26,14 @@ def from_registry(
     version: str = LATEST,
     token: str = "",
     ca: str = "",
+    certificate: str = "",
 ) -> Column:
     """What the column's events say, as the schema of a version has it; null where it is null.
 
     The versions are those of now: a stream that meets a later one ends, and goes on when it is
     started again. An event of no version of the subject ends its task, and the error names its id.
     """
-    with Schemas(Access.of(endpoints, token, ca=ca)) as schemas:
+    with Schemas(Access.of(endpoints, token, ca=ca, certificate=certificate)) as schemas:
         known = schemas.versions(subject)
         if not known:
             raise NotFoundError(f"There is no subject {subject}.")

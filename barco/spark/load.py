@@ -3,7 +3,7 @@
 import logging
 import signal
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,17 +51,13 @@ class LoadError(Exception):
     """Spark could not do it; the text is the line of its many that says why."""
 
 
-def reach(endpoints: str, topic: str, ca: str = "") -> None:
+def reach(brokers: Mapping[str, str], topic: str) -> None:
     """A wrong address is told at once, not when Spark is up and has waited as tasks do.
 
     LoadError: it is none. BarcoError: nobody answers there.
     """
-    options = _options({"topic": topic} | _brokers(endpoints, ca))
+    options = _options({"topic": topic, **brokers})
     Brokers(options.access, REACH_SECONDS).get("/v1/topology")
-
-
-def _brokers(endpoints: str, ca: str) -> dict[str, str]:
-    return {"endpoints": endpoints} | ({"ca": ca} if ca else {})
 
 
 def _options(given: dict[str, str]) -> WriteOptions:
@@ -121,10 +117,10 @@ class Progress:
 
 
 class Job:
-    """A load of files into a topic."""
+    """A load of files into a topic. brokers: Spark's options of how they are reached."""
 
-    def __init__(self, endpoints: str, topic: str, writer: str | None, ca: str = "") -> None:
-        given = {"topic": topic} | _brokers(endpoints, ca)
+    def __init__(self, brokers: Mapping[str, str], topic: str, writer: str | None) -> None:
+        given = {"topic": topic, **brokers}
         self._options = _options(given | ({"writerId": writer} if writer else {}))
         self._given = given
         self.writer = self._options.writer or new_writer()
@@ -271,18 +267,16 @@ def _are_events(rows: DataFrame) -> bool:
 
 def to_parquet(
     spark: SparkSession,
-    endpoints: str,
+    brokers: Mapping[str, str],
     topic: str,
     directory: str,
     *,
     overwrite: bool,
-    ca: str = "",
 ) -> int:
     """The events of a topic as they are now; returns how many."""
     # Spark makes the directory before it asks for the first event.
-    given = _brokers(endpoints, ca)
-    Brokers(WriteOptions.parse(given).access, REACH_SECONDS).slices(topic)
-    reader = spark.read.format("barco").options(**given)
+    Brokers(WriteOptions.parse(dict(brokers)).access, REACH_SECONDS).slices(topic)
+    reader = spark.read.format("barco").options(**brokers)
     frame = reader.option("subscribe", topic).load()
     frame.write.mode("overwrite" if overwrite else "errorifexists").parquet(directory)
     return spark.read.parquet(directory).count()

@@ -2,10 +2,14 @@
 
 import http.client
 import json
+import signal
 import socket
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,8 @@ class Certified:
 
     def __init__(self, path: Path, *, named: bool = True) -> None:
         self.path, self.ca = path, authority(path)
+        self.clients = path / "clients.crt"
+        self.clients.write_bytes(self.ca.certificate.read_bytes())
         own = issued(path, self.ca, "own")
         more = {"access_certificates": "true"} if named else {}
         self.broker = RunningBroker.closed(
@@ -34,7 +40,7 @@ class Certified:
             workers=1,
             tls_certificate=str(own.certificate),
             tls_key=str(own.key),
-            tls_client_ca=str(self.ca.certificate),
+            tls_client_ca=str(self.clients),
             **more,
         )
         self.broker.start()
@@ -129,6 +135,35 @@ def certified_socket(certified: Certified) -> socket.socket:
     return socket.create_connection(("127.0.0.1", certified.broker.port("produce")), SECONDS)
 
 
+def test_the_library_and_the_commands_need_no_token(certified: Certified, tmp_path: Path) -> None:
+    """What is produced by one certificate is read and exported by another's."""
+    where = f"https://localhost:{certified.broker.port('discovery')}"
+    ca = str(certified.ca.certificate)
+    shown = {name: str(certified.files(name).certificate) for name in ("sensors", "readers")}
+    sensors = barco.Access.of(where, ca=ca, certificate=shown["sensors"])
+    with barco.Producer(sensors) as producer:
+        producer.send("trips.kept", b'{"n": 0}').result(SECONDS)
+
+    def run(name: str, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-m", "barco", *words, "--endpoint", where, "--ca", ca]
+        command += ["--certificate", shown[name]]
+        return subprocess.run(
+            command, check=False, input=given, capture_output=True, text=True, timeout=SECONDS
+        )
+
+    assert run("sensors", "produce", "trips.kept", given='{"n": 1}\n').returncode == 0
+    refused = run("readers", "produce", "trips.kept", given='{"n": 2}\n')
+    assert refused.returncode == 1 and "not granted produce" in refused.stderr, refused
+    told = run("readers", "export", "trips.kept", "--to", str(tmp_path / "lake"), "--json")
+    assert told.returncode == 0 and json.loads(told.stdout)["events"] == 2, told
+    readers = barco.Access.of(where, ca=ca, certificate=shown["readers"])
+    with barco.Consumer("trips.kept", "g", readers, start="earliest") as consumer:
+        found: list[int] = []
+        while len(found) < 2:
+            found += [json.loads(each.value or b"")["n"] for each in consumer.poll(1.0)]
+    assert sorted(found) == [0, 1]
+
+
 def test_a_token_goes_first(certified: Certified) -> None:
     """Also one that is nobody's: who shows one says who he is by it."""
     link = certified.link(certified.context("sensors"))
@@ -208,6 +243,42 @@ def until(holds: Any) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_a_reload_takes_an_authority_back(tmp_path: Path) -> None:
+    """Whose certificate it has signed comes in no more, also by a ticket from before; who is in
+    stays, until his user is removed."""
+    certified = Certified(tmp_path)
+    try:
+        context = certified.context("sensors")
+        inside = certified.link(context)
+        assert me(inside) == "sensors"
+        assert isinstance(inside.sock, ssl.SSLSocket)
+        session = inside.sock.session
+        later = authority(tmp_path, "later")
+        issued(tmp_path, later, "readers")
+        certified.clients.write_bytes(later.certificate.read_bytes())
+        assert certified.broker.process is not None
+        certified.broker.process.send_signal(signal.SIGHUP)
+
+        def comes_in(ticket: ssl.SSLSession | None) -> bool:
+            with certified_socket(certified) as plain, suppress(OSError):
+                sealed = context.wrap_socket(plain, server_hostname="localhost", session=ticket)
+                sealed.sendall(b"GET /v1/me HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                return bool(sealed.recv(1))
+            return False
+
+        until(lambda: not comes_in(None))
+        assert not comes_in(session)
+        other = certified.link(certified.context("readers"))
+        assert (me(other), me(inside)) == ("readers", "sensors")
+        root = f"Bearer {ROOT}"
+        assert ask(other, "DELETE", "/v1/users/sensors", root)[0] in (200, 204)
+        until(lambda: me(inside) == 401)
+        other.close()
+        inside.close()
+    finally:
+        certified.broker.end()
 
 
 def test_a_certificate_alone_is_a_ticket_where_nobody_said_more(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from reference.certificates import authority, issued
 from sparklab import endpoint_of
 
 import barco
+from barco.client.wire.access import own_in
 from barco.model.access import hash_of
+from barco.spark.load import Job, reach
 from barco.supervisor.files.first_users import NAME, add
 
 TOKENS = {name: f"barco_{name}" for name in ("root", "job", "other")}
@@ -28,6 +31,27 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Any:
         for name, grants in GRANTS.items():
             admin.set_user(name, token=TOKENS[name], grants=grants)
     yield found
+    found.end()
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Options for a broker that takes a certificate's name for the user's."""
+    from running import RunningBroker
+
+    path = tmp_path_factory.mktemp("named")
+    ca = authority(path)
+    own, job = (issued(path, ca, name) for name in ("own", "job"))
+    issued(path, ca, "nobody")
+    sealed = {"tls_certificate": str(own.certificate), "tls_key": str(own.key)}
+    sealed |= {"tls_client_ca": str(ca.certificate), "access_certificates": "true"}
+    found = RunningBroker.closed(path / "data", TOKENS["root"], **sealed)
+    found.start()
+    where = f"https://localhost:{found.port('discovery')}"
+    shown = {"ca": str(ca.certificate), "certificate": str(job.certificate)}
+    with barco.Admin(barco.Access.of(where, TOKENS["root"], **shown)) as admin:
+        admin.set_user("job", token=TOKENS["job"], grants=GRANTS["job"])
+    yield {"endpoints": where, **shown}
     found.end()
 
 
@@ -80,3 +104,32 @@ def test_without_the_right_one_nothing_is_read_or_stored(spark: Any, closed: Any
             asked()
         assert not any(token in str(raised.value) for token in TOKENS.values())
     assert read(spark, closed, token=TOKENS["job"]).count() == before
+
+
+def test_a_certificate_goes_the_whole_way(
+    spark: Any, named: dict[str, str], tmp_path: Path
+) -> None:
+    """Written, read and loaded by who shows it and no token; its key is told nowhere."""
+    frame = spark.range(0, 500, 1, 2).selectExpr("'v' || id value")
+    frame.write.format("barco").mode("append").options(**named).save("t")
+    (tmp_path / "a.ndjson").write_text('{"a":1}\n{"a":2}\n')
+    reach(named, "t")
+    job = Job(named, "t", None)
+    job.run(spark, [str(tmp_path / "a.ndjson")], None, None)
+    assert job.result()["events"] == 2
+    found = spark.read.format("barco").options(**named).option("subscribe", "t").load()
+    assert found.count() == found.select("value").distinct().count() == 502
+    plan = spark._jvm.PythonSQLUtils.explainString(found._jdf.queryExecution(), "extended")
+    secret = own_in(named["certificate"]).split("PRIVATE KEY-----")[1].splitlines()[1]
+    assert secret not in plan and "PRIVATE" not in plan
+
+
+def test_with_nobodys_certificate_nothing_is_read_or_stored(
+    spark: Any, named: dict[str, str]
+) -> None:
+    other = named | {"certificate": named["certificate"].replace("job.crt", "nobody.crt")}
+    with pytest.raises(PySparkException, match="401|unauthorized|token"):
+        spark.read.format("barco").options(**other).option("subscribe", "t").load().count()
+    other = named | {"certificate": named["ca"]}
+    with pytest.raises(PySparkException, match="certificate: cannot use"):
+        spark.read.format("barco").options(**other).option("subscribe", "t").load()

@@ -369,19 +369,19 @@ def is_between(broker: Any, writer: str) -> bool:
 
 
 def test_files_into_a_topic_and_back(spark: Any, broker: Any, tmp_path: Path) -> None:
-    endpoint = endpoint_of(broker)
+    brokers = {"endpoints": endpoint_of(broker)}
     lines = [b'{"id":%d,"name":"n%d"}' % (n, n % 7) for n in range(3000)]
     (tmp_path / "a.ndjson").write_bytes(b"\r\n".join(lines[:1000]) + b"\n\n")
     (tmp_path / "b.ndjson").write_bytes(b"\n".join(lines[1000:]))
-    job = Job(endpoint, "l1", None)
+    job = Job(brokers, "l1", None)
     job.run(spark, [str(tmp_path / "a.ndjson"), str(tmp_path / "b.ndjson")], "ndjson", "name")
     told = job.result()
     assert told["events"] == 3000 and len(told["shards"]) == 2
     keyed = digest((b"n%d" % (n % 7), line) for n, line in enumerate(lines))
     assert collected(topic_of(spark, broker, "l1")) == keyed
     directory = str(tmp_path / "l1.parquet")
-    assert to_parquet(spark, endpoint, "l1", directory, overwrite=False) == 3000
-    again = Job(endpoint, "l2", "copy-1")
+    assert to_parquet(spark, brokers, "l1", directory, overwrite=False) == 3000
+    again = Job(brokers, "l2", "copy-1")
     for _ in range(2):
         again.run(spark, [directory], None, None)
     assert again.result()["events"] == 3000

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     # Only now: it takes a second, and needs packages that barco itself does not.
     load = importlib.import_module("barco.spark.load")
     try:
-        load.reach(str(args.endpoint), args.topic, talk.ca_of(args))
+        load.reach(talk.spark_options(args), args.topic)
         summary = _to_files(load, args) if args.to else _to_topic(load, args)
     except load.LoadError as error:
         return talk.fail(str(error))
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _to_topic(load: Any, args: argparse.Namespace) -> dict[str, Any]:
-    job = load.Job(str(args.endpoint), args.topic, args.writer_id, talk.ca_of(args))
+    job = load.Job(talk.spark_options(args), args.topic, args.writer_id)
     before = job.before() if args.writer_id else {"events": 0, "laterBatch": None}
     try:
         with load.running(args.master) as spark:
@@ -114,11 +114,10 @@ def _to_files(load: Any, args: argparse.Namespace) -> dict[str, Any]:
     with load.running(args.master) as spark:
         events = load.to_parquet(
             spark,
-            str(args.endpoint),
+            talk.spark_options(args),
             args.topic,
             args.to,
             overwrite=args.overwrite,
-            ca=talk.ca_of(args),
         )
     return {"events": events, "directory": args.to}
 

@@ -12,7 +12,7 @@ import barco
 from barco import config as configuration
 from barco.cli.shared.routes import sound_cut
 from barco.cli.shared.shown import own_access, own_files
-from barco.client.wire.access import Access, Tls
+from barco.client.wire.access import Access, Tls, own_in
 from barco.client.wire.blocking import Link
 from barco.client.wire.discovery import join_endpoint
 from barco.client.wire.http1 import HttpError, Request
@@ -96,8 +96,7 @@ def _ready(config: Config, endpoint: str) -> Mapping[str, Any] | None:
     """What a broker answers to whom it does not know; None: nobody is there. Nothing secret is
     shown for it, so no certificate is looked at."""
     found: Mapping[str, Any] | None = None
-    own, key = own_files(config)
-    unchecked = Tls(checked=False, certificate=own, key=key)
+    unchecked = _unchecked(config)
     for sealed in (True, False) if config.tls.certificate else (False, True):
         access = Access((endpoint,), tls=unchecked if sealed else None)
         link = Link(access, endpoint, timeout_s=ASK_SECONDS)
@@ -120,12 +119,19 @@ def _ready(config: Config, endpoint: str) -> Mapping[str, Any] | None:
     return found
 
 
+def _unchecked(config: Config) -> Tls:
+    """It takes whoever answers; shown is this broker's own certificate, where it can be read."""
+    try:
+        return Tls(own=own_in(*own_files(config)), checked=False)
+    except (OSError, ValueError):
+        return Tls(checked=False)
+
+
 def clock_ahead_s(config: Config, endpoint: str) -> float | None:
     """How far a broker's clock is before this machine's, in seconds, with the second that its
     answer's Date leaves open; None: nobody tells. No certificate is looked at: with a clock that is
     wrong none is believed."""
-    own, key = own_files(config)
-    tls = Tls(checked=False, certificate=own, key=key) if config.tls.certificate else None
+    tls = _unchecked(config) if config.tls.certificate else None
     link = Link(Access((endpoint,), tls=tls), endpoint, timeout_s=ASK_SECONDS)
     try:
         answer = link.exchange(Request("GET", "/ready"))

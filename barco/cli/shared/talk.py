@@ -101,9 +101,16 @@ def access(args: argparse.Namespace) -> Access:
     return Access.of(args.endpoint, args.token)
 
 
-def ca_of(args: argparse.Namespace) -> str:
-    """Path of the file of whom to trust, where endpoints are https://; else nothing."""
-    return str(args.ca) if HTTPS in str(args.endpoint) else ""
+def spark_options(args: argparse.Namespace) -> dict[str, str]:
+    """What --endpoint, --ca, --certificate and --token-file say, as Spark is told it."""
+    sealed = HTTPS in str(args.endpoint)
+    given = {
+        "endpoints": str(args.endpoint),
+        "token": args.token,
+        "ca": str(args.ca) if sealed else "",
+        "certificate": str(args.certificate) if sealed else "",
+    }
+    return {name: value for name, value in given.items() if value}
 
 
 def seal(args: argparse.Namespace) -> None:
@@ -113,15 +120,8 @@ def seal(args: argparse.Namespace) -> None:
     given = " or ".join(
         f"--{name} {value}" for name in ("ca", "certificate") if (value := getattr(args, name))
     )
-    certificate = args.certificate
-    key = Path(certificate).with_suffix(".key") if certificate else None
     try:
-        args.endpoint = Access.of(
-            args.endpoint,
-            ca=args.ca,
-            certificate=certificate,
-            key=str(key) if key is not None and key.exists() else "",
-        )
+        args.endpoint = Access.of(args.endpoint, ca=args.ca, certificate=args.certificate)
         assert args.endpoint.tls is not None, "they are https://"
         args.endpoint.tls.context()
     except (OSError, ValueError) as error:

@@ -9,6 +9,7 @@ import functools
 import re
 import socket
 import ssl
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,15 +46,14 @@ class Tls:
 
     ca: str = ""
     """Certificates in PEM; empty: those that the system trusts."""
-    certificate: str = ""
-    """Path of a file with the client's own certificate, and its chain; and of its key."""
-    key: str = ""
+    own: str = field(default="", repr=False)
+    """The client's own certificate in PEM, its chain and its key, where brokers ask for one."""
     checked: bool = True
     """False: whoever answers is taken for whom was meant. For a question that shows nothing, and
     whose answer is only a reason to stop."""
 
     def context(self) -> ssl.SSLContext:
-        """As Python's ssl takes it; OSError: a file can not be used."""
+        """As Python's ssl takes it. OSError, ValueError: what is in the files can not be used."""
         return _context(self)
 
 
@@ -64,9 +64,33 @@ def _context(tls: Tls) -> ssl.SSLContext:
     if not tls.checked:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["http/1.1"])
-    if tls.certificate:
-        context.load_cert_chain(tls.certificate, tls.key or None)
+    if tls.own:
+        _show(context, tls.own)
     return context
+
+
+def _show(context: ssl.SSLContext, own: str) -> None:
+    # Python's ssl reads files alone. This one is nobody else's, and goes at once.
+    with tempfile.NamedTemporaryFile("w", encoding="latin-1") as file:
+        file.write(own)
+        file.flush()
+        context.load_cert_chain(file.name, password=_no_password)
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a passphrase: nobody is there to type it")
+
+
+def own_in(certificate: str | Path, key: str | Path = "") -> str:
+    """A client's own certificate with its key. Without `key` that is in the same file, or in one
+    beside it with .key at the end. OSError: one can not be read."""
+    if not certificate:
+        return ""
+    path = Path(certificate)
+    text = path.read_text("latin-1")
+    if not key and "PRIVATE KEY-----" not in text:
+        key = path.with_suffix(".key")
+    return text + ("\n" + Path(key).read_text("latin-1") if key else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +111,15 @@ class Access:
         token: str = "",
         *,
         ca: str | Path = "",
-        certificate: str = "",
-        key: str = "",
+        certificate: str | Path = "",
+        key: str | Path = "",
     ) -> "Access":
         """What a user gives: one endpoint, several, several in one string with commas; or an
         access as it is. ValueError without any, for one that is none, or for what is no token.
 
         With TLS endpoints are https://HOST:PORT. ca: path of a file in PEM of whom to trust; else
-        whom the system trusts. certificate, key: paths, where brokers ask for one.
+        whom the system trusts. certificate, key: paths, where brokers ask for one; without a key
+        it is in the same file, or beside it with .key at the end. OSError: one can not be read.
         """
         token = token and checked_token(token)
         if isinstance(given, Access):
@@ -113,7 +138,7 @@ class Access:
                 raise ValueError("a CA or a certificate is for https://HOST:PORT")
             return cls(tuple(names), token)
         trusted = Path(ca).read_text("ascii") if ca else ""
-        return cls(tuple(names), token, Tls(trusted, certificate=certificate, key=key))
+        return cls(tuple(names), token, Tls(trusted, own_in(certificate, key)))
 
     def __str__(self) -> str:
         """As a user gives them."""

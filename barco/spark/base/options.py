@@ -187,7 +187,7 @@ class Reading:
             if _SECURITY.fullmatch(name) and self._given[name].upper() != "PLAINTEXT":
                 raise OptionError(
                     f"option {name}: barco takes a user's token (tokenFile or token), and TLS by "
-                    "https://HOST:PORT and the option ca; leave it out"
+                    "https://HOST:PORT and the options ca and certificate; leave it out"
                 )
             if _KAFKAS.fullmatch(name) and not _IGNORED.fullmatch(name):
                 raise OptionError(
@@ -203,17 +203,18 @@ class Reading:
 def access_of(reading: Reading) -> Access:
     """The brokers to ask, host:port or https://host:port; any that answers knows the others.
 
-    Options ca, tokenFile: paths of files, here: of whom to trust, and with a user's token. What is
-    in them goes to the tasks. Option token: the token itself.
+    Options ca, certificate, tokenFile: paths of files, here: of whom to trust, with the job's own
+    certificate (its key in it, or beside it with .key at the end), and with a user's token. What
+    is in them goes to the tasks. Option token: the token itself.
     """
-    ca = reading.text("ca") or ""
+    ca, certificate = reading.text("ca") or "", reading.text("certificate") or ""
     token = reading.take("tokenFile", _token_in, "")
     if token and reading.has("token"):
         raise OptionError("options token and tokenFile: give one of them")
     token = reading.take("token", checked_token, token)
     found = Access.of(DEFAULT_ENDPOINT, token)
     for name in ("kafka.bootstrap.servers", "bootstrap.servers", "endpoints"):
-        found = reading.take(name, lambda text: _access(text, token, ca), found)
+        found = reading.take(name, lambda text: _access(text, token, ca, certificate), found)
     return found
 
 
@@ -237,7 +238,7 @@ def _group(text: str) -> str:
     return text
 
 
-def _access(text: str, token: str, ca: str) -> Access:
+def _access(text: str, token: str, ca: str, certificate: str) -> Access:
     words = _words(text)
     for word in words:
         host, _, port = word.removeprefix(HTTPS).rpartition(":")
@@ -246,9 +247,13 @@ def _access(text: str, token: str, ca: str) -> Access:
     if not words:
         raise ValueError("give at least one HOST:PORT")
     try:
-        return Access.of(words, token, ca=ca)
+        found = Access.of(words, token, ca=ca, certificate=certificate)
+        if found.tls is not None:
+            found.tls.context()  # What can not be used is told here, not by each task.
     except OSError as error:
-        raise ValueError(f"ca: cannot read {ca}: {error.strerror}") from None
+        where = error.filename or certificate or ca
+        raise ValueError(f"ca, certificate: cannot use {where}: {error.strerror}") from None
+    return found
 
 
 def _subscription(

@@ -46,7 +46,7 @@ def test_what_a_ring_has_that_grows_is_counted_once(monkeypatch: pytest.MonkeyPa
 
 def test_a_wrong_name_of_a_writer_is_told_in_words() -> None:
     with pytest.raises(LoadError, match="option writerId: 1 to 128"):
-        Job("127.0.0.1:9250", "t", "not a name")
+        Job({"endpoints": "127.0.0.1:9250"}, "t", "not a name")
 
 
 def test_the_line_that_says_what_is_wrong() -> None:

@@ -1,12 +1,14 @@
 """What an access is made of."""
 
+import pickle
 import ssl
+import subprocess
 from pathlib import Path
 
 import pytest
-from reference.certificates import authority
+from reference.certificates import authority, issued
 
-from barco.client.wire.access import Access, Tls
+from barco.client.wire.access import Access, Tls, own_in
 from barco.spark.base.options import OptionError, ReadOptions
 
 
@@ -40,3 +42,35 @@ def test_spark_is_given_a_text(tmp_path: Path) -> None:
     assert options.access == Access(("a:1",), tls=Tls(ca.certificate.read_text()))
     with pytest.raises(OptionError, match="ca: cannot read"):
         ReadOptions.parse(given | {"ca": str(tmp_path / "none")}, stream=False)
+
+
+def test_its_own_certificate(tmp_path: Path) -> None:
+    """The key is given, in the same file, or beside it; what is kept is a text, which nobody reads
+    by mistake; what can not be used is told in words."""
+    ca = authority(tmp_path)
+    own = issued(tmp_path, ca, "job")
+    both = tmp_path / "both.pem"
+    both.write_text("# für job\n" + own.key.read_text() + own.certificate.read_text(), "utf-8")
+    elsewhere = own.key.rename(tmp_path / "elsewhere")
+    for given in ({"certificate": both}, {"certificate": own.certificate, "key": elsewhere}):
+        found = Access.of("https://a:1", ca=ca.certificate, **given).tls
+        assert found is not None and "PRIVATE KEY" in found.own
+        assert "PRIVATE" not in repr(found) and pickle.loads(pickle.dumps(found)) == found
+        found.context()
+    with pytest.raises(FileNotFoundError, match=r"job\.key"):
+        own_in(own.certificate)
+    elsewhere.rename(own.key)
+    assert own_in(own.certificate) == own.certificate.read_text() + "\n" + own.key.read_text()
+    with pytest.raises(ssl.SSLError):
+        Tls(own=own_in(own.certificate, ca.key)).context()
+    words = ["openssl", "ec", "-aes128", "-passout", "pass:x", "-in", own.key, "-out", both]
+    subprocess.run(words, check=True, capture_output=True)
+    with pytest.raises(ValueError, match="has a passphrase"):
+        Tls(own=own_in(own.certificate, both)).context()
+    options = {"endpoints": "https://a:1", "subscribe": "t", "certificate": str(own.certificate)}
+    assert ReadOptions.parse(options, stream=False).access.tls == Tls(own=own_in(own.certificate))
+    with pytest.raises(OptionError, match="is for https"):
+        ReadOptions.parse(options | {"endpoints": "a:1"}, stream=False)
+    own.key.unlink()
+    with pytest.raises(OptionError, match=r"certificate: cannot use .*job\.key"):
+        ReadOptions.parse(options, stream=False)
