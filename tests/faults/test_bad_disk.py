@@ -1,5 +1,6 @@
 """A disk that is full, or that fails: what was acknowledged stays, and what can go on goes on."""
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -92,6 +93,32 @@ def test_full_disk(root: Path, disk: Mount, seed: int) -> None:
         scene.settle()
         scene.end_load()
         judge(scene, 2)
+    finally:
+        scene.close()
+
+
+def test_a_disk_that_has_become_full_is_read_after_a_start(
+    root: Path, disk: Mount, seed: int
+) -> None:
+    """A spare was kept for it: all is read, events are stored until that is full, and it says so."""
+    scene = new_scene(root, seed, "full disk", disk.path / "data")
+    try:
+        scene.run_load()
+        time.sleep(0.5)
+        began = time.monotonic()
+        fill(disk)
+        wait_for(scene, "a full disk is not told", 507)
+        scene.history.fault("full disk", began)
+        scene.broker.kill()
+        assert scene.load is not None
+        scene.load.stopping.set()
+        scene.end_load()
+        assert list(scene.broker.data_dir.rglob(layout.SPARE_NAME)), "the last one is a segment"
+        scene.broker.begin()
+        scene.broker.await_ready()
+        judge(scene, 1)
+        wait_for(scene, "a disk that is still full is not told", 507)
+        assert json.loads(call(scene.broker.port, "GET", "/ready").body)["diskFull"] is True
     finally:
         scene.close()
 

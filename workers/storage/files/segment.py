@@ -184,6 +184,9 @@ class SegmentPool:
         spare = self._shard / layout.SPARE_NAME
         try:
             if spare.stat().st_size == self._segment_bytes:
+                if not small and self._started:
+                    # The last one is kept for a start: without it the disk could not be read.
+                    _check_space(self._shard, self._segment_bytes)
                 return spare, self._segment_bytes
             spare.unlink()  # Of another segment_bytes.
         except FileNotFoundError:

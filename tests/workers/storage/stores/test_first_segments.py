@@ -6,6 +6,8 @@ import contextlib
 import os
 from pathlib import Path
 
+import pytest
+
 from barco.errors import DiskFullError
 from barco.workers.storage.files import layout
 from barco.workers.storage.files.segment import SegmentPool
@@ -40,6 +42,33 @@ def test_what_can_not_be_made_ahead_is_told_and_made_when_it_is_needed(shard, go
         monkeypatch.undo()
         fd, capacity = await pool.prepare(2, 0)
         assert capacity == 4096
+        os.close(fd)
+        await pool.close()
+
+    go(test)
+
+
+def test_the_last_spare_is_kept_for_a_start(shard, go, monkeypatch):
+    """On a full disk nothing but the first segment of a generation gets it."""
+
+    async def test(bulk):
+        pool = SegmentPool(shard, 1 << 20, bulk, first_bytes=4096)
+        fd, _ = await pool.prepare(2, 0)
+        os.close(fd)
+        fd, capacity = await pool.prepare(2, 1)
+        os.close(fd)
+        assert capacity == 1 << 20
+        while not (shard / layout.SPARE_NAME).exists():
+            await asyncio.sleep(0.001)
+        monkeypatch.setattr(layout, "disk_space", lambda _: layout.DiskSpace(16 << 20, 1 << 30))
+        for _ in range(2):
+            with pytest.raises(DiskFullError):
+                await pool.prepare(2, 2)
+        assert (shard / layout.SPARE_NAME).exists()
+        await pool.close()
+        pool = SegmentPool(shard, 1 << 20, bulk, first_bytes=4096)
+        fd, capacity = await pool.prepare(3, 0)
+        assert capacity == 1 << 20
         os.close(fd)
         await pool.close()
 
