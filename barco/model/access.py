@@ -44,6 +44,11 @@ _GROUPS = re.compile(r"[!-)+-9;-~]{0,128}\*|[!-)+-9;-~]{1,128}", re.ASCII)
 """Printable, no blank, neither * nor : within."""
 
 
+def is_user_name(text: str) -> bool:
+    """Whether a user can be called so."""
+    return _NAME.fullmatch(text) is not None
+
+
 def hash_of(token: str) -> bytes:
     """What is kept of a token."""
     return hashlib.sha256(token.encode("latin-1", "replace")).digest()
@@ -184,7 +189,7 @@ class User(Struct, frozen=True):
     @classmethod
     def checked(cls, name: Any, hashes: Any, grants: Any, quota: Any = (0, 0)) -> "User":
         """RequestError for what no user is."""
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not is_user_name(name):
             raise RequestError("A user's name has 1 to 32 of the characters a-z, A-Z, 0-9, _, -.")
         if not isinstance(hashes, list) or not 1 <= len(hashes) <= 2:
             raise RequestError("A user has one token, or two while one is replaced.")

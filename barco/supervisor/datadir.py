@@ -194,7 +194,8 @@ def identify(path: Path, config: Config, known_disk: Callable[[Config], str | No
             raise DataDirError(
                 f"{path} is empty, and broker {config.broker.ordinal} of this cluster is"
                 f" known with disk {known}: bring its data directory back or, if it is lost, run"
-                " barco replace with the same options, then barco serve"
+                " barco replace with the same options, then barco serve; if that broker is another"
+                " one, correct broker.ordinal"
             )
         identity = format_data_dir(
             path,

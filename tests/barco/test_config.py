@@ -89,6 +89,8 @@ def test_lists_in_the_environment_have_commas() -> None:
         ("[storage]\ncompression = 'zstd'", "must be one of lz4, none"),
         ("[log]\nlevel = 'loud'", "must be one of debug, info, warning, error"),
         ("[log]\nformat = 'xml'", "must be one of auto, json, text"),
+        ("[access]\nrequired = true\ncertificates = true", "and tls.client_ca"),
+        ("[access]\ncertificates = true\n[tls]\nclient_ca = 'c'", "needs access.required"),
         ("[trace]\none_in = -1", "must be 0 or more"),
         *(
             (f"[trace]\nendpoint = {each!r}", "must be http://HOST:PORT/PATH, or https")

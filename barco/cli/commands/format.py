@@ -120,7 +120,12 @@ def format_for(
 
 
 def tell(identity: datadir.Identity, path: Path, as_json: bool) -> None:
-    """Say what the directory is now."""
+    """Say what the directory is now; and that it is here, if nobody said where."""
+    if path == configuration.data_dir_default():
+        sys.stderr.write(
+            f"nobody said where the data is (--data-dir, broker.data_dir), so it is {path} here:"
+            " a service's is /var/lib/barco\n"
+        )
     if as_json:
         print(json.dumps(asdict(identity)))
         return

@@ -2,15 +2,19 @@
 
 import re
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from reference.certificates import authority, issued
 
 import barco
 from barco.cli import main
-from barco.errors import RequestError
+from barco.cli.commands import spark_load
+from barco.errors import BarcoError, RequestError
 
 TOKEN = "barco_" + "s" * 43
 
@@ -123,3 +127,46 @@ def test_a_catalog_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[s
     assert code_of("export", "t", "--to", "iceberg:a.b", "--catalog", "http://127.0.0.1:9") == 1
     said = capsys.readouterr()
     assert re.fullmatch(r"barco: the catalog http://127.0.0.1:9 [^\n]+\n", said.err)
+
+
+def test_spark_is_told_all_that_other_commands_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token that is left out is refused only when Spark is up."""
+    told: list[dict[str, str]] = []
+
+    class Load:
+        LoadError = BarcoError
+
+        @staticmethod
+        def reach(brokers: dict[str, str], topic: str) -> None:
+            told.append(brokers)
+            raise Load.LoadError("that is all")
+
+    monkeypatch.setitem(sys.modules, "barco.spark.load", cast(Any, Load))
+    monkeypatch.setattr(spark_load, "_missing", lambda: "")
+    ca = authority(tmp_path)
+    own = issued(tmp_path, ca, "job")
+    (tmp_path / "token").write_text(TOKEN)
+    plain = ("spark-load", "--topic", "t", "--to", "x", "--token-file", str(tmp_path / "token"))
+    files = {"ca": str(ca.certificate), "certificate": str(own.certificate)}
+    sealed = [word for name, path in files.items() for word in (f"--{name}", path)]
+    assert code_of(*plain, "--endpoint", "a:1") == 1
+    assert code_of(*plain, "--endpoint", "https://a:1", *sealed) == 1
+    assert told == [
+        {"endpoints": "a:1", "token": TOKEN},
+        {"endpoints": "https://a:1", "token": TOKEN, **files},
+    ]
+
+
+def test_a_directory_that_nobody_named_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An operator who leaves --data-dir out formats another directory than the service's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    assert code_of("format") == 0
+    assert "so it is barco-data here" in capsys.readouterr().err
+    assert code_of("format", "--data-dir", "there") == 0
+    assert "here" not in capsys.readouterr().err

@@ -14,6 +14,7 @@ from barco.cli.commands.certs.authority import Pair
 from barco.cli.shared import talk
 from barco.config import Config
 from barco.errors import CertificateError, ConfigError
+from barco.model.access import is_user_name
 
 CA, CLIENTS_CA = "ca", "clients-ca"
 """Two, so that whoever may make clients cannot make brokers."""
@@ -59,8 +60,9 @@ def issue(args: argparse.Namespace) -> int:
     for ordinal in args.ordinal:
         if ordinal >= len(brokers.hosts):
             raise CertificateError(
-                f"broker {ordinal} is none of the {len(brokers.hosts)} that are listed: add it to"
-                " cluster.brokers, or give --broker for each, in their order"
+                f"broker {ordinal} is none of the {len(brokers.hosts)} that are listed: give the"
+                " cluster's file with --config and add it to cluster.brokers there, or give"
+                " --broker for each, in their order"
             )
         made[f"broker-{ordinal}"] = _broker(known, brokers, ordinal, args.days)
     return _issued(args, made)
@@ -268,6 +270,16 @@ def _advise(args: argparse.Namespace, made: dict[str, Pair]) -> None:
         talk.say(
             "copy to each broker ca.crt and its own two files (keys with mode 0600), and keep"
             f" {args.dir / CA}{files.KEY} where no broker is"
+        )
+    if args.verb == "client" and CLIENTS_CA in made:
+        talk.say(
+            f"{args.dir / CLIENTS_CA}{files.CERTIFICATE} is a new authority, which no broker knows"
+            " before it is in its tls.client_ca; where clients have one already, give its --dir"
+        )
+    if args.verb == "client" and not is_user_name(args.name):
+        talk.say(
+            f"{args.name} can be no user's name: this lets in where tls.client_ca asks for it, and"
+            " never says who it is (access.certificates)"
         )
     for name, pair in made.items():
         wanted = args.days or files.LEAF_DAYS

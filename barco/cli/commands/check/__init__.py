@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from barco.cli.commands.check import certificates, disk, host, neighbours
+from barco.cli.commands.check import certificates, disk, host, neighbours, starts
 from barco.cli.commands.check.finding import FAULT, GOOD, WARNING, Finding
 from barco.cli.commands.serve import settings
 from barco.cli.shared import talk
@@ -14,7 +14,7 @@ from barco.errors import BarcoError
 
 DESCRIPTION = """\
 Look at the machine before a broker is started on it, or while one runs: kernel and io_uring, the
-data directory's disk, limits, clock, certificates, and the other brokers of the cluster. Each line
+data directory and its disk, limits, clock, certificates, and the other brokers of the cluster. Each line
 that is not good says what to change. Nothing is changed but a file of one page in the data
 directory, which is written and removed (where there is none yet: in the directory above).
 
@@ -64,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
     def looks() -> Iterator[Finding]:
         yield from host.look(config)
         yield from disk.look(data_dir)
+        yield from starts.directory(data_dir, config)
+        yield from starts.address(config)
         yield from certificates.look(args.certificate, args.config)
         yield from certificates.configured(config)
         yield from neighbours.look(config)

@@ -249,6 +249,20 @@ def test_show_says_what_has_to_be_done(own: Path, capsys: pytest.CaptureFixture[
     assert "barco-0" in out and "broker-1.crt" in err
 
 
+def test_a_client_that_nobody_will_know_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A --dir that is misspelt would make an authority in silence; a name may be no user's."""
+    for name, told, untold in (
+        ("sensors", "is a new authority", "can be no user's name"),
+        ("dash@home", "can be no user's name", "is a new authority"),
+        ("readers", "", "authority"),
+    ):
+        assert main(["certs", "client", name, "--dir", str(tmp_path / "d")]) == 0
+        found = capsys.readouterr().err
+        assert told in found and untold not in found, found
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

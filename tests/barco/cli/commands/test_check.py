@@ -4,6 +4,7 @@ import http.server
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -117,6 +118,39 @@ def test_certificates_by_a_handshake(tmp_path: Path, capsys: pytest.CaptureFixtu
     (where / "broker-0.key").unlink()
     assert certificates.one(path).level == FAULT
     assert main(["check", "--data-dir", str(tmp_path), "--certificate", str(path)]) == 1
+
+
+def test_what_a_start_would_refuse_is_told_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A directory that was made before there was a cluster, another broker's, and an address that
+    lets everybody in."""
+    where, config = tmp_path / "data", tmp_path / "barco.toml"
+    words = ["check", "--config", str(config), "--data-dir", str(where), "--json"]
+
+    def looked(text: str) -> tuple[int, dict[str, dict[str, str]]]:
+        config.write_text(text)
+        capsys.readouterr()
+        code = main(words)
+        found = json.loads(capsys.readouterr().out)["findings"]
+        return code, {each["area"]: each for each in found if each["area"] != "neighbour"}
+
+    ring = '[broker]\nordinal = %d\n[cluster]\nbrokers = ["127.0.0.%d", "127.0.0.8", "127.0.0.9"]\n'
+    assert "data directory" not in looked("")[1], "there is none yet"
+    assert main(["format", "--data-dir", str(where)]) == 0
+    code, found = looked("")
+    assert code == 0 and found["data directory"]["level"] == GOOD and "address" not in found
+    code, found = looked(ring % (0, 7))
+    assert code == 1 and "for a single broker, not for" in found["data directory"]["words"]
+    shutil.rmtree(where)
+    config.write_text(ring % (0, 7))
+    assert main(["format", "--config", str(config), "--data-dir", str(where)]) == 0
+    assert looked(ring % (0, 7))[1]["data directory"]["level"] == GOOD
+    assert looked(ring % (1, 7))[0] == 1, "two with one ordinal"
+    assert looked(ring % (0, 6))[0] == 1, "another cluster's"
+    code, found = looked('[broker]\nbind = "10.77.0.1"\n')
+    assert "--insecure-allow-open" in found["address"]["words"]
+    assert found["address"]["level"] == WARNING
 
 
 def test_neighbours(broker, tmp_path: Path) -> None:
