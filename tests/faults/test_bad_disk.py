@@ -100,7 +100,8 @@ def test_full_disk(root: Path, disk: Mount, seed: int) -> None:
 def test_a_disk_that_has_become_full_is_read_after_a_start(
     root: Path, disk: Mount, seed: int
 ) -> None:
-    """A spare was kept for it: all is read, events are stored until that is full, and it says so."""
+    """A spare was kept for it: all is read, and events are stored until that is full; it says so
+    then."""
     scene = new_scene(root, seed, "full disk", disk.path / "data")
     try:
         scene.run_load()

@@ -14,8 +14,8 @@ from barco.errors import BarcoError
 
 DESCRIPTION = """\
 Look at the machine before a broker is started on it, or while one runs: kernel and io_uring, the
-data directory and its disk, limits, clock, certificates, and the other brokers of the cluster. Each line
-that is not good says what to change. Nothing is changed but a file of one page in the data
+data directory and its disk, limits, clock, certificates, and the other brokers of the cluster. Each
+line that is not good says what to change. Nothing is changed but a file of one page in the data
 directory, which is written and removed (where there is none yet: in the directory above).
 
 Limits are those of the shell that this is said in; the units of systemd have their own.
