@@ -6,6 +6,7 @@ import pytest
 from reference.certificates import authority, issued
 
 from barco.cli.shared.shown import own_access
+from barco.client.wire.access import own_in
 from barco.config import Config
 from barco.errors import ConfigError
 
@@ -22,10 +23,10 @@ def test_a_broker_s_own_certificate_may_be_a_credential_of_its_unit(
     config = Config().override("tls", **files, client_ca="credential:clients.crt")
     access = own_access(config, "127.0.0.1:9250")
     assert access.tls is not None
-    assert access.tls.certificate == str(tmp_path / "barco_broker.crt")
-    assert access.tls.key == str(tmp_path / "barco_broker.key")
+    shown = own_in(tmp_path / "barco_broker.crt", tmp_path / "barco_broker.key")
+    assert access.tls.own == shown != ""
     plain = own_access(config.override("tls", client_ca=""), "127.0.0.1:9250")
-    assert plain.tls is not None and plain.tls.certificate == ""
+    assert plain.tls is not None and plain.tls.own == ""
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "nowhere"))
     with pytest.raises(ConfigError, match="to ask 127.0.0.1:9250 with TLS"):
         own_access(config, "127.0.0.1:9250")
