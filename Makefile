@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 600
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop site screenshots newcomer console-cost observe cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm chaos-pipe hostile failover bad-disk clean simulate simulate-gossip deb dist boot
+.PHONY: help setup demo demo-stop site screenshots newcomer console-cost observe cluster cluster-stop cluster-demo elastic test check bench native-test fuzz chaos chaos-ring elastic-chaos chaos-storm chaos-pipe hostile failover bad-disk clean simulate simulate-gossip deb dist boot ktls
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,12 @@ dist: setup ## The sdist and the wheel (manylinux), in dist/
 
 deb: setup ## A Debian package, in dist/
 	@scripts/deb.sh
+
+# Where no KVM boots that kernel each instruction is translated: then it takes longer.
+ktls: setup native-test ## The tests of TLS in a guest whose kernel seals large answers (root, qemu, Debian's kernel; 10 minutes)
+	@$(PYTHON) tests/guest/boot.py build/native-sanitize/test_tls_kernel
+	@$(PYTHON) tests/guest/boot.py --set BARCO_TLS_KERNEL=auto $(PYTHON) -m pytest -q -p no:cacheprovider --basetemp=/scratch/tests \
+	    $(or $(TESTS),tests/integration/test_tls_kernel.py tests/integration/test_tls.py tests/integration/test_tls_others.py)
 
 boot: deb ## The package under a real systemd: three units started, killed, reloaded, removed (root, debootstrap)
 	$(PYTHON) tests/packaging/boot.py

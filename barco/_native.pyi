@@ -233,6 +233,10 @@ def tls_dates(certificate: bytes, key: bytes, client_ca: bytes, /) -> tuple[int,
     """From when until when a certificate and its chain are valid, in seconds since 1970, after all
     has been checked that Reactor.set_tls() checks. ValueError: what is wrong."""
 
+def tls_kernel() -> str:
+    """Whether the kernel can seal what is sent, tried on a connection to ourselves: empty, or why
+    it can not."""
+
 class Seals:
     """What a broker shows to other brokers, and of whom it believes them; texts in PEM.
 
@@ -563,10 +567,12 @@ class Reactor:
         ticket_keys: bytes,
         handshakes_per_second: int,
         handshake_ms: int,
+        kernel: bool,
         /,
     ) -> None:
         """Connections that come from now on have this certificate: texts in PEM, `client_ca` may be
-        empty. ValueError says what is wrong with them; then nothing is changed."""
+        empty. kernel: it seals their large answers where it can. ValueError says what is wrong with
+        them; then nothing is changed."""
     def tls_reason(self) -> str: ...  # why the last handshake failed
     def set_access(self, table: bytes | None, /) -> None: ...  # None: not known yet
     def take_certificates(self, on: bool, /) -> None:

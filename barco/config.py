@@ -18,7 +18,7 @@ from typing import Any
 from barco import limits, settings_file
 from barco.addresses import bind_in_cluster, check_address, check_advertise, check_hosts
 from barco.errors import ConfigError
-from barco.model.options import COMPRESSIONS, ENGINES, LINE_FORMATS, LINE_LEVELS
+from barco.model.options import COMPRESSIONS, ENGINES, LINE_FORMATS, LINE_LEVELS, TLS_KERNEL
 from barco.sections import (
     PER_PROCESS,
     PORT_NAMES,
@@ -334,6 +334,8 @@ def _check_broker(config: Config) -> None:
     _require(
         broker.engine in ENGINES, "broker.engine", broker.engine, f"must be {', '.join(ENGINES)}"
     )
+    kernel = config.tls.kernel
+    _require(kernel in TLS_KERNEL, "tls.kernel", kernel, f"must be {', '.join(TLS_KERNEL)}")
 
 
 def _check_ports(config: Config) -> None:

@@ -120,6 +120,9 @@ class TlsSection:
     key: str = _key("", "file with its key, in PEM without passphrase, of mode 0600 or 0640")
     client_ca: str = _key("", "file with the CAs of clients, who then need a certificate; in PEM")
     handshakes_per_second: int = _key(limits.TLS_HANDSHAKES_PER_SECOND, "of each worker, at most")
+    kernel: str = _key(
+        "off", "auto: the kernel seals large answers where it can; off: it never does"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from barco.types import Ordinal
 
 ENGINES = ("auto", "io_uring", "epoll")
 """The ways to wait for the kernel; `auto` takes io_uring where it is allowed."""
+TLS_KERNEL = ("auto", "off")
+"""Who seals large answers: with `auto` the kernel where it can."""
 
 LINE_LEVELS = ("debug", "info", "warning", "error")
 """From which level on there are lines."""
@@ -115,7 +117,8 @@ class WorkerOptions:
     who is known before anybody was added."""
     tls: dict[str, Any] = field(default_factory=dict, repr=False)
     """"clients": texts in PEM (certificate, key, client_ca), ticket_keys (hexadecimal),
-    handshakes_per_second, until (seconds since 1970); "brokers": what `barco.mutual.Mutual` takes.
+    handshakes_per_second, kernel (whether it may seal), until (seconds since 1970); "brokers": what
+    `barco.mutual.Mutual` takes.
     Who is not there speaks without TLS."""
     trace: dict[str, Any] = field(default_factory=dict)
     """Section [trace] of the configuration, whole; without an endpoint nothing is traced."""

@@ -576,7 +576,7 @@ static void client_deadline(struct conn *conn, int64_t now_ms)
         conn->blocked_ms = 0;
         time_out(conn, PROBLEM_BUSY);
     } else if (client->state == STATE_LINGER) {
-        if (age > LINGER_MS && has_no_slots(conn) && !conn->sending)
+        if (age > LINGER_MS && has_no_slots(conn) && !conn->sending && !transport_owes(conn))
             conn_close(conn);
     } else if (client->state == STATE_HEAD && client->head_seen > 0 && age > HEAD_DEADLINE_MS) {
         time_out(conn, PROBLEM_TIMEOUT);
@@ -588,7 +588,7 @@ static void client_deadline(struct conn *conn, int64_t now_ms)
     } else if (client->state == STATE_HEAD && has_no_slots(conn) && age > IDLE_DEADLINE_MS) {
         conn_close(conn);
     }
-    if (client->state == STATE_LINGER)
+    if (client->state == STATE_LINGER || conn->peer_eof)
         conn_mark_dirty(conn);
 }
 
@@ -630,9 +630,9 @@ static void client_tended(struct conn *conn)
         hearer_tended(conn);
     if (conn->out_first != NULL || !has_no_slots(conn))
         return;
-    if (conn->peer_eof)
+    if (conn->peer_eof && !transport_owes(conn))
         conn_close(conn);
-    else if (client_of(conn)->state == STATE_LINGER && !conn->sending)
+    else if (client_of(conn)->state == STATE_LINGER && !conn->sending && !conn->peer_eof)
         conn_shutdown(conn); /* the client reads the answer, then closes */
 }
 

@@ -86,6 +86,20 @@ bool record_renew(struct record_keys *keys)
     return expand(keys, "traffic upd", keys->secret, keys->secret_len) && use_secret(keys);
 }
 
+bool record_show(const struct record_keys *keys, struct record_key *out)
+{
+    assert(keys->cipher != NULL && keys->secret_len > 0);
+    const int nid = EVP_CIPHER_CTX_get_nid(keys->cipher);
+    out->cipher = nid == NID_aes_128_gcm   ? RECORD_AES_128
+                  : nid == NID_aes_256_gcm ? RECORD_AES_256
+                                           : RECORD_CHACHA;
+    out->len = (uint8_t)EVP_CIPHER_CTX_get_key_length(keys->cipher);
+    out->number = keys->number;
+    memcpy(out->iv, keys->iv, sizeof out->iv);
+    assert(out->len <= sizeof out->key);
+    return expand(keys, "key", out->key, out->len);
+}
+
 void record_end(struct record_keys *keys)
 {
     cipher_free(keys->cipher);

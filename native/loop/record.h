@@ -15,6 +15,7 @@
 #define RECORD_ADDED_BYTES (RECORD_HEAD_BYTES + 1 + RECORD_TAG_BYTES)
 #define RECORD_WIRE_MAX (RECORD_HEAD_BYTES + RECORD_BYTES + 256u)
 #define RECORD_SECRET_BYTES_MAX 48u
+#define RECORD_KEY_BYTES_MAX 32u
 #define RECORD_IV_BYTES 12u
 
 enum record_kind { RECORD_ALERT = 21, RECORD_HANDSHAKE = 22, RECORD_DATA = 23 };
@@ -40,6 +41,14 @@ bool record_begin(struct record_keys *keys, const struct ssl_st *ssl, bool seals
 /* Other keys follow (7.2). */
 bool record_renew(struct record_keys *keys);
 void record_end(struct record_keys *keys); /* nothing of them is left in memory */
+
+/* What another needs to seal what follows (tls_kernel.h). Whoever asked for it clears it. */
+struct record_key {
+    enum record_cipher { RECORD_AES_128, RECORD_AES_256, RECORD_CHACHA } cipher;
+    uint8_t len, key[RECORD_KEY_BYTES_MAX], iv[RECORD_IV_BYTES];
+    uint64_t number;
+};
+bool record_show(const struct record_keys *keys, struct record_key *out);
 
 /* How long the record is that begins so, with its head of RECORD_HEAD_BYTES; 0: it is none. */
 size_t record_len(const uint8_t *head);

@@ -102,19 +102,94 @@ static void flush(struct conn *conn)
 /* That nothing follows. */
 static void say_the_end(struct tls *tls)
 {
-    static const uint8_t alert[] = {SSL3_AL_WARNING, SSL_AD_CLOSE_NOTIFY};
     ERR_clear_error();
     if (tls_has_records(tls))
-        tls_bio_say(&tls->bio, RECORD_ALERT, alert, sizeof alert);
+        tls_tell(tls, SSL3_AL_WARNING, SSL_AD_CLOSE_NOTIFY);
     else
         SSL_shutdown(tls->ssl);
     ERR_clear_error();
 }
 
+/* ---- by the kernel ---- */
+
+/* Whether the kernel seals what follows, of which there is so much. It is asked once, and nothing
+ * of ours may be left that would come behind what it seals: else another time. */
+static bool kernel_seals(struct conn *conn, size_t len)
+{
+    struct tls *tls = tls_of(conn);
+    if (tls->kernel != NULL)
+        return true;
+    if (len < KERNEL_FROM_BYTES || tls->kernel_tried || tls->bio.between ||
+        !tls_has_records(tls) || !wires_of(conn)->kernel || tls->bio.next.len > 0 || tls->ending)
+        return false;
+    assert(!tls->flushing && tls->out.bytes == NULL); /* who sends waits for that */
+    tls->kernel_tried = true;
+    const uint32_t records = KEY_RECORDS_MAX - tls->records_left;
+    tls->kernel = tls_kernel_new(conn->fd, &tls->bio.said, records);
+    if (tls->kernel == NULL)
+        return false;
+    record_end(&tls->bio.said); /* two who count the same records would give a number twice */
+    wires_of(conn)->figures.kernel++;
+    return true;
+}
+
+static void kernel_say(struct conn *conn, const struct msghdr *message)
+{
+    struct net *net = conn->loop->net;
+    if (tls_of(conn)->ending)
+        conn_close(conn);
+    else
+        net->send_now(net, conn, message);
+}
+
+/* Its last record is near, and the kernel takes no other keys: who has no answer to wait for does
+ * not miss the connection. */
+static void end_of_keys(struct conn *conn)
+{
+    const struct tls *tls = tls_of(conn);
+    const uint32_t records = tls->kernel->records;
+    if (conn->closed || records < KEY_RECORDS_MAX)
+        return;
+    const bool is_idle = conn->out_first == NULL && conn->protocol->engaged != NULL &&
+                         conn->protocol->engaged(conn) == ENGAGED_NOT;
+    if (is_idle || records >= KERNEL_RECORDS_MAX)
+        conn_close(conn);
+}
+
+/* An alert, if one was under way, or what loop_sent() is told. */
+static void kernel_sent(struct conn *conn, int64_t result)
+{
+    struct tls *tls = tls_of(conn);
+    struct net *net = conn->loop->net;
+    if (result > 0)
+        tls_kernel_said(tls->kernel, (size_t)result);
+    if (!tls->flushing) {
+        loop_sent(conn, result);
+        end_of_keys(conn);
+    } else if (result == 0) { /* there was no room */
+        net->send_now(net, conn, &tls->kernel->message);
+    } else {
+        tls->flushing = false;
+        tls->shut = result > 0 && !tls_kernel_owes(tls->kernel, conn->fd, conn->loop->now_ms);
+        conn->send_ms = 0;
+        if (tls->shut) /* else the other end closes, which knows that nothing follows */
+            shutdown(conn->fd, SHUT_WR);
+        loop_sent(conn, result < 0 ? result : 0);
+    }
+}
+
+static bool tls_owes(struct conn *conn)
+{
+    struct tls *tls = tls_of(conn);
+    return tls->kernel != NULL && tls_kernel_owes(tls->kernel, conn->fd, conn->loop->now_ms);
+}
+
+/* ---- sending ---- */
+
 static void seal(struct conn *conn, const void *bytes, size_t len)
 {
     struct tls *tls = tls_of(conn);
-    assert(len > 0 && !tls->flushing && tls->said == 0);
+    assert(len > 0 && !tls->flushing && tls->said == 0 && tls->kernel == NULL);
     if (tls->ending) { /* it was said that nothing follows */
         conn_close(conn);
         return;
@@ -136,7 +211,12 @@ static void tls_send(struct conn *conn, const void *bytes, size_t len)
         return;
     }
     const size_t most = sealed_at_once(&tls->bio);
-    seal(conn, bytes, len < most ? len : most);
+    if (!kernel_seals(conn, len))
+        seal(conn, bytes, len < most ? len : most);
+    else if (tls->ending)
+        conn_close(conn);
+    else
+        conn->loop->net->send(conn->loop->net, conn, bytes, len);
 }
 
 /* Pieces of the log lie apart only where its memory begins anew, and where chunks begin: what is
@@ -147,10 +227,17 @@ static void tls_send_now(struct conn *conn, const struct msghdr *message)
     const struct iovec *piece = message->msg_iov;
     size_t len = 0;
     assert(message->msg_iovlen > 0);
+    for (size_t i = 0; i < message->msg_iovlen; i++)
+        len += piece[i].iov_len;
+    if (tls_of(conn)->established && kernel_seals(conn, len)) {
+        kernel_say(conn, message);
+        return;
+    }
     if (!tls_of(conn)->established || piece->iov_len >= RECORD_BYTES || message->msg_iovlen == 1) {
         tls_send(conn, piece->iov_base, piece->iov_len);
         return;
     }
+    len = 0;
     for (size_t i = 0; i < message->msg_iovlen && len < SEALED_AT_ONCE; i++) {
         const size_t room = SEALED_AT_ONCE - len;
         const size_t taken = piece[i].iov_len < room ? piece[i].iov_len : room;
@@ -163,6 +250,10 @@ static void tls_send_now(struct conn *conn, const struct msghdr *message)
 static void tls_sent(struct conn *conn, int64_t result)
 {
     struct tls *tls = tls_of(conn);
+    if (tls->kernel != NULL) {
+        kernel_sent(conn, result);
+        return;
+    }
     assert(tls->flushing);
     if (result < 0) {
         tls->flushing = false;
@@ -202,6 +293,15 @@ static void tls_shutdown(struct conn *conn)
     if (!tls->established) {
         tls->shut = true;
         shutdown(conn->fd, SHUT_WR);
+        return;
+    }
+    if (tls->kernel != NULL) { /* as the next thing that is sent */
+        struct net *net = conn->loop->net;
+        assert(!conn->sending && conn->out_first == NULL);
+        tls->flushing = conn->sending = true;
+        conn->send_ms = conn->loop->now_ms;
+        net->send_now(net, conn,
+                      tls_kernel_alert(tls->kernel, SSL3_AL_WARNING, SSL_AD_CLOSE_NOTIFY));
         return;
     }
     say_the_end(tls);
@@ -461,6 +561,7 @@ static void tls_freed(struct conn *conn)
     struct tls *tls = tls_of(conn);
     delist(tls);
     let_go(tls);
+    tls_kernel_free(tls->kernel);
     tls_bio_end(&tls->bio);
     piece_drop(conn, &tls->out);
     piece_drop(conn, &tls->heard);
@@ -478,6 +579,7 @@ const struct transport tls_transport = {
     .send_now = tls_send_now,
     .shutdown = tls_shutdown,
     .close = tls_close,
+    .owes = tls_owes,
 };
 
 static struct tls_wires *wires_made(struct loop *loop)
@@ -523,6 +625,7 @@ bool tls_set(struct loop *loop, const struct tls_options *options, char *why)
     wires->context = context;
     wires->per_s = options->handshakes_per_s;
     wires->handshake_ms = options->handshake_ms;
+    wires->kernel = options->kernel;
     return true;
 }
 

@@ -17,6 +17,7 @@ struct tls_options {
     size_t certificate_len, key_len, client_ca_len;
     const uint8_t *ticket_keys; /* TLS_TICKET_KEYS_BYTES of them, or NULL: random ones */
     uint32_t handshakes_per_s;
+    bool kernel; /* seals large answers, where it can */
     int64_t handshake_ms; /* from the first byte, and so long in line before it */
 };
 

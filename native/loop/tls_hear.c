@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <openssl/err.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "loop/tls_state.h"
 
@@ -38,11 +39,20 @@ static void heard_the_end(struct conn *conn)
     loop_receive_ended(conn, 0);
 }
 
+void tls_tell(struct tls *tls, uint8_t level, uint8_t what)
+{
+    const uint8_t said[] = {level, what};
+    if (tls->kernel == NULL)
+        tls_bio_say(&tls->bio, RECORD_ALERT, said, sizeof said);
+    else if (!tls->conn->sending)
+        sendmsg(tls->conn->fd, tls_kernel_alert(tls->kernel, level, what),
+                MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 /* What is no record of one who keeps to the rules: it is told so, and that is the end. */
 static void refuse(struct conn *conn, int alert)
 {
-    const uint8_t said[] = {SSL3_AL_FATAL, (uint8_t)alert};
-    tls_bio_say(&tls_of(conn)->bio, RECORD_ALERT, said, sizeof said);
+    tls_tell(tls_of(conn), SSL3_AL_FATAL, (uint8_t)alert);
     fail_for(conn, SSL_alert_desc_string_long(alert));
 }
 
@@ -72,8 +82,13 @@ static void hear_update(struct conn *conn, const uint8_t *said, size_t len)
     tls->update_len = had + len < whole ? (uint8_t)(had + len) : 0;
     if (tls->update_len > 0)
         return;
-    if (!record_renew(&tls->bio.heard) ||
-        (said[len - 1] == SSL_KEY_UPDATE_REQUESTED && !tls_bio_renew(&tls->bio)))
+    const bool is_asked = said[len - 1] == SSL_KEY_UPDATE_REQUESTED;
+    if (is_asked && tls->kernel != NULL) { /* which takes no other keys, and nothing may follow */
+        refuse(conn, SSL_AD_INTERNAL_ERROR);
+        return;
+    }
+    tls->kernel_tried = tls->kernel_tried || is_asked;
+    if (!record_renew(&tls->bio.heard) || (is_asked && !tls_bio_renew(&tls->bio)))
         fail_for(conn, "there is no room for other keys");
 }
 

@@ -7,6 +7,7 @@
 #include "loop/loop.h"
 #include "loop/tls_bio.h"
 #include "loop/tls_figures.h"
+#include "loop/tls_kernel.h"
 
 #define PLAIN_BYTES 65536u
 
@@ -28,6 +29,8 @@ struct tls {
     uint8_t update_len;    /* of a change of keys that has come in part */
     uint8_t name_len;      /* 0: the other end has shown no certificate that names it */
     char name[CONN_NAME_BYTES_MAX];
+    struct tls_kernel *kernel; /* seals what is said; NULL: we do */
+    bool kernel_tried;         /* or the other end has asked for other keys, and may again */
     bool established, flushing, held, ended, ending, shut, failed;
     struct list *list;
     struct tls *next_listed, **prev_listed;
@@ -41,6 +44,7 @@ struct tls_wires {
     struct list line, under_way;
     uint32_t per_s;
     int64_t handshake_ms;
+    bool kernel; /* of who comes from now on, and says much */
     int64_t allowed; /* millionths of handshakes that may begin */
     int64_t counted_us, turn_us, spent_us;
     uint8_t plain[PLAIN_BYTES]; /* what was heard */

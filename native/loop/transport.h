@@ -33,9 +33,17 @@ struct transport {
     void (*send_now)(struct conn *conn, const struct msghdr *message); /* see net.h */
     void (*shutdown)(struct conn *conn); /* nothing follows; what comes is still read */
     void (*close)(struct conn *conn);
+    /* Whether a close would take back what loop_sent() has told of: the kernel has it, but TCP has
+     * no room for it yet. NULL: it never would. Asked again about twice a second. */
+    bool (*owes)(struct conn *conn);
 };
 
 extern const struct transport plain_transport;
+
+static inline bool transport_owes(struct conn *conn)
+{
+    return conn->transport->owes != NULL && conn->transport->owes(conn);
+}
 
 /* What engines call. */
 static inline void transport_received(struct conn *conn, uint8_t *bytes, size_t len)

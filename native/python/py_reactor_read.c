@@ -545,6 +545,7 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"tls_handshakes_waiting", tls.in_line},
         {"tls_plain_refused", tls.plain},
         {"tls_cuts", tls.cut},
+        {"tls_kernel_connections", tls.kernel},
         {"turns", reactor->loop.turns},
     };
     PyObject *dict = PyDict_New();

@@ -1,9 +1,12 @@
 /* The Python face of TLS: a worker's certificate, and a look at one before anybody uses it. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <errno.h>
+#include <string.h>
 
 #include "loop/tls.h"
 #include "loop/tls_context.h"
+#include "loop/tls_kernel.h"
 #include "python/py_reactor.h"
 
 int py_tls_init(PyObject *module);
@@ -16,10 +19,11 @@ static PyObject *Reactor_set_tls(PyObject *self, PyObject *args)
     const char *ticket_keys;
     char why[TLS_WHY_BYTES] = "there is no memory";
     long long handshake_ms;
+    int kernel;
     if (reactor == NULL ||
-        !PyArg_ParseTuple(args, "y#y#y#y#IL", &options.certificate, &certificate_len, &options.key,
+        !PyArg_ParseTuple(args, "y#y#y#y#ILp", &options.certificate, &certificate_len, &options.key,
                           &key_len, &options.client_ca, &client_ca_len, &ticket_keys,
-                          &ticket_keys_len, &options.handshakes_per_s, &handshake_ms))
+                          &ticket_keys_len, &options.handshakes_per_s, &handshake_ms, &kernel))
         return NULL;
     if (ticket_keys_len != TLS_TICKET_KEYS_BYTES || options.handshakes_per_s == 0 ||
         options.handshakes_per_s > TLS_HANDSHAKES_PER_S_MAX || handshake_ms <= 0)
@@ -32,6 +36,7 @@ static PyObject *Reactor_set_tls(PyObject *self, PyObject *args)
     options.client_ca_len = (size_t)client_ca_len;
     options.ticket_keys = (const uint8_t *)ticket_keys;
     options.handshake_ms = handshake_ms;
+    options.kernel = kernel != 0;
     if (!tls_set(&reactor->loop, &options, why))
         return PyErr_Format(PyExc_ValueError, "%s", why);
     Py_RETURN_NONE;
@@ -63,6 +68,13 @@ static PyObject *dates(PyObject *module, PyObject *args)
     return Py_BuildValue("(LL)", (long long)from_s, (long long)until_s);
 }
 
+static PyObject *kernel_seals(PyObject *module, PyObject *none)
+{
+    if (tls_kernel_is_there())
+        return PyUnicode_FromString("");
+    return PyUnicode_FromString(strerror(errno));
+}
+
 /* barco/_native.pyi says what they do. */
 PyMethodDef reactor_tls_methods[] = {
     {"set_tls", Reactor_set_tls, METH_VARARGS, NULL},
@@ -72,6 +84,7 @@ PyMethodDef reactor_tls_methods[] = {
 
 static PyMethodDef functions[] = {
     {"tls_dates", dates, METH_VARARGS, NULL},
+    {"tls_kernel", kernel_seals, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -29,7 +29,9 @@ T = TypeVar("T")
 class SealedBroker:
     """A broker, and the files it was started with."""
 
-    def __init__(self, path: Path, engine: str, *, client_ca: bool = False) -> None:
+    def __init__(
+        self, path: Path, engine: str, *, client_ca: bool = False, **settings: str
+    ) -> None:
         self.ca = authority(path)
         self.others = authority(path, "others")
         self.shown = issued(path, self.ca, "shown")
@@ -44,6 +46,7 @@ class SealedBroker:
             tls_certificate=str(self.files.certificate),
             tls_key=str(self.files.key),
             **more,
+            **settings,
         )
         self.broker.start()
 

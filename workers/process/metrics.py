@@ -148,6 +148,7 @@ COUNTERS = {
     "tls_handshakes_late": "TLS handshakes that took too long.",
     "tls_handshakes_refused": "Connections closed as too many wait for a TLS handshake.",
     "tls_handshakes_resumed": "TLS handshakes that resumed an earlier session.",
+    "tls_kernel_connections": "TLS connections whose answers the kernel has sealed.",
     "tls_plain_refused": "Connections that spoke without TLS to a port with it.",
     "turns": "Turns of the event loops.",
     "value_bytes": "Bytes of the events' values.",

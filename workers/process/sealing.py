@@ -1,21 +1,18 @@
 """TLS of a worker: its certificates, now and after a reload, and what fails, told once a minute."""
 
 import asyncio
-import errno
 import logging
-import socket
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from barco import limits
-from barco._native import Reactor
+from barco._native import Reactor, tls_kernel
 from barco.mutual import Mutual
 from barco.workers.operations.service import ShardService
 
 TELL_SECONDS = 60.0
 FAILURES = ("failed", "late", "refused")
-_TCP_ULP = 31  # linux/tcp.h
 
 log = logging.getLogger("barco.worker")
 
@@ -30,7 +27,6 @@ class Sealing:
         self._kernel = False
         self.on = "clients" in tls
         if self.on:
-            self._kernel = kernel_has_tls()
             self._take(tls["clients"])
 
     def take(self, tls: Mapping[str, Any]) -> None:
@@ -43,6 +39,7 @@ class Sealing:
             self._mutual.take(tls["brokers"])
 
     def _take(self, tls: Mapping[str, Any]) -> None:
+        self._look(tls["kernel"])
         self._reactor.set_tls(
             tls["certificate"].encode(),
             tls["key"].encode(),
@@ -50,8 +47,18 @@ class Sealing:
             bytes.fromhex(tls["ticket_keys"]),
             tls["handshakes_per_second"],
             int(1000 * limits.TLS_HANDSHAKE_SECONDS),
+            self._kernel,
         )
         self._until_s = tls["until"]
+
+    def _look(self, wanted: bool) -> None:
+        """Whether the kernel seals large answers from now on, and the line that says so."""
+        why = tls_kernel() if wanted else "tls.kernel is off"
+        if not why and not self._kernel:
+            log.info("TLS: the kernel seals what large answers say")
+        elif why and wanted:
+            log.info("TLS: the kernel can not seal large answers (%s), so this worker does", why)
+        self._kernel = not why
 
     def status(self) -> dict[str, Any] | None:
         """For `/status`; None: there is no TLS."""
@@ -95,13 +102,3 @@ class Sealing:
 
 def _date(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def kernel_has_tls() -> bool:
-    """Whether the kernel could seal what is sent: it knows the protocol above TCP of that name."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        try:
-            probe.setsockopt(socket.IPPROTO_TCP, _TCP_ULP, b"tls")
-        except OSError as error:
-            return error.errno == errno.ENOTCONN  # It asks for a connection first.
-    return True

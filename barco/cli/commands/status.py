@@ -94,7 +94,7 @@ async def _ask(args: argparse.Namespace) -> Reports:
 
 
 def _kernel(tls: dict[str, Any]) -> str:
-    return "" if tls.get("kernel") else ", this kernel has no TLS of its own"
+    return ", the kernel seals large answers" if tls.get("kernel") else ""
 
 
 def _copies(status: Mapping[str, Any]) -> str:

@@ -118,6 +118,7 @@ class Certified:
     def __init__(self, config: Config, cluster_uuid: str = "") -> None:
         """ConfigError: there is something wrong with one."""
         self._per_second = config.tls.handshakes_per_second
+        self._kernel = config.tls.kernel == "auto"
         self._found = read_certificate(config)
         self._tickets = os.urandom(TICKET_KEYS_BYTES)
         self._between = read_mutual(config)
@@ -134,6 +135,7 @@ class Certified:
                 "client_ca": found.ca,
                 "ticket_keys": self._tickets.hex(),
                 "handshakes_per_second": self._per_second,
+                "kernel": self._kernel,
                 "until": found.until_s,
             }
         if self._between is not None:
@@ -158,6 +160,7 @@ class Certified:
             parts.append(_counts("certificate", self._found, found, "clients", "client_ca"))
             self._found = found
             self._per_second = config.tls.handshakes_per_second
+            self._kernel = config.tls.kernel == "auto"
             self._tickets = os.urandom(TICKET_KEYS_BYTES)
         if between is not None:
             what = "certificate between brokers"
