@@ -485,6 +485,12 @@ static const struct feeds *feeds_of(const struct reactor *reactor)
     return reactor->feeds != NULL ? reactor->feeds : &none_yet;
 }
 
+static struct tls_figures tls_of(const struct reactor *reactor)
+{
+    const struct tls_figures *known = tls_figures(&reactor->loop);
+    return known != NULL ? *known : (struct tls_figures){0};
+}
+
 static PyObject *Reactor_stats(PyObject *self, PyObject *none)
 {
     struct reactor *reactor = reactor_of(self);
@@ -492,8 +498,7 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         return NULL;
     const struct log *log = reactor->log;
     const struct feeds *feeds = feeds_of(reactor);
-    const struct tls_figures *known = tls_figures(&reactor->loop);
-    const struct tls_figures tls = known != NULL ? *known : (struct tls_figures){0};
+    const struct tls_figures tls = tls_of(reactor);
     const struct {
         const char *name;
         uint64_t value;
