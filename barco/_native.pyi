@@ -577,7 +577,7 @@ class Reactor:
     def set_access(self, table: bytes | None, /) -> None: ...  # None: not known yet
     def take_certificates(self, on: bool, /) -> None:
         """Whether the name in a client's certificate says who asks, where no token does."""
-    def take_headers(self, on: bool, /) -> None:
+    def write_format(self, format: int, /) -> None:
         """Whether events with headers or without a value are stored from now on; if not, 503."""
     def take_delays(self, most_us: int, /) -> None: ...  # how far ahead events may be due
     def delayed_news(self) -> list[tuple[str, int, int, int]]: ...

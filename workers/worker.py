@@ -158,7 +158,7 @@ class Worker:
         self._service.sealing_between = self._sealing.status_between
         self._supervision.on_tls = self._sealing.take
         self._supervision.on_ask = {"target_change": self._app.change_target}
-        self._supervision.on_headers = self._reactor.take_headers
+        self._supervision.on_format = self._reactor.write_format
         self._supervision.on_drain = lambda: self._finish(0)
         self._supervision.on_lost = lambda: self._finish(0)
         channel = await self._supervision.open(self._options.channel_fd)

@@ -43,9 +43,10 @@ CHECKS = OFF, WARN, REJECT, DEAD = ("off", "warn", "reject", "dead")
 DATA_FORMAT = 1
 """Of the logs in data directories. What one broker writes the others of its cluster read."""
 
-LOG_FORMATS = (DATA_FORMAT, 2)
-"""Of the logs: those that can be read. In the second one events may have headers, or no value; it
-is written when every broker of the ring has noted that it reads it."""
+LOG_FORMATS = (DATA_FORMAT, 3)
+"""Of the logs: the oldest and the newest that can be read. From 2 on events may have headers, or no
+value, from 3 on times of 1970 and before; each is written when every broker of the ring has noted
+that it reads it."""
 
 DIRECTORY_FORMATS = (1, 2)
 """Of data directories: those that can be read; the last one is written. In the first one ranges had
@@ -146,8 +147,8 @@ class WorkerOptions:
     """Of topics that have no setting of their own."""
     log_level: str = "info"
     """From which level on it writes lines, until it hears of another."""
-    headers: bool = False
-    """Whether events with headers or without a value may be stored: every broker reads them."""
+    log_format: int = DATA_FORMAT
+    """The newest format of logs that may be written: every broker reads it."""
     retention_seconds: float = 60.0
     """Between two looks at what retention may delete."""
     drain_bytes_per_second: int = 64 * 2**20

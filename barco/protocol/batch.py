@@ -9,6 +9,10 @@ from barco.errors import ProtocolError
 
 CONTENT_TYPE = "application/vnd.barco.batch"
 
+TIMESTAMP_US_MIN = -62135596800000000
+"""Of events, in microseconds since 1970: the year 1. Before it neither Python's datetime nor the
+timestamps of SQL go, and who reads events makes these of their times."""
+
 _HEADER = struct.Struct("<IBBHIIqQ")
 _MAGIC = 0x54414242
 
@@ -32,6 +36,7 @@ def split_batches(buf: bytes | bytearray | memoryview) -> list[memoryview]:
 
 
 def base_of(batch: memoryview) -> int:
-    """The first timestamp of a batch that `split_batches` found, 0 for none."""
+    """Of a batch that `split_batches` found, what its times count from: its first one, or the
+    microsecond before; 0 for none."""
     base_us: int = _HEADER.unpack_from(batch)[6]
     return base_us

@@ -44,8 +44,8 @@ Supervisor to worker:
     {"type": "log", "level"}                        from which level on there are lines of the log
     {"type": "ask", "id", "op", "args": {...}}      for whoever leads slice 0; answered by one
                                                     "answer", and asked of one that is ready
-    {"type": "headers", "taken"}                    whether events with headers or without a value
-                                                    may be stored: every broker reads them
+    {"type": "format", "format"}                    the newest format of logs that may be written:
+                                                    every broker reads it
     {"type": "drain"}                               finish, seal, exit 0
 
 A channel that ends is an order to exit: the supervisor is gone. A worker gets its first view
@@ -71,8 +71,8 @@ PROCESSES = "processes"
 TLS = "tls"
 LOG = "log"
 ASK = "ask"
-HEADERS = "headers"
+FORMAT = "format"
 DRAIN = "drain"
 
-REFUSED = "headers_refused"
-"""Of a worker's stats: how many events with headers or without a value were refused for now."""
+WANTED = "format_wanted"
+"""Of a worker's stats: the newest format of logs that an event was refused for, or 0."""

@@ -343,7 +343,7 @@ class Broker:
             channel_fd=channel_fd,
             core=self._cores.of(self._table, worker),
             key=self._key,
-            noted=(self._notes.named, self._notes.is_open),
+            noted=(self._notes.named, self._notes.written),
             asked=self._workers_asked,
             access=self._access,
             tls=self._seal.told(),

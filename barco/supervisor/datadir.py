@@ -271,7 +271,7 @@ def read_table(path: Path, identity: Identity) -> ProcessTable:
     try:
         given = json.loads(file.read_text("ascii"))
         table = from_plain(given["processes"])
-        if given["format"] not in LOG_FORMATS:
+        if not LOG_FORMATS[0] <= given["format"] <= LOG_FORMATS[-1]:
             raise DataDirError(
                 f"{file} says that the logs have format {given['format']}, this version of barco"
                 f" reads {LOG_FORMATS[0]} to {LOG_FORMATS[-1]}: use the version that wrote them, or"

@@ -386,7 +386,7 @@ def worker_options(
     channel_fd: int,
     core: int,
     key: bytes,
-    noted: tuple[bool, bool],
+    noted: tuple[bool, int],
     asked: int,
     access: dict[str, Any],
     tls: dict[str, Any],
@@ -394,8 +394,8 @@ def worker_options(
     open_to_all: bool,
 ) -> WorkerOptions:
     """Of the process with this number. core: that it runs on, or -1; key: of the links. noted:
-    whether all journals say whose they are, and events may have headers. asked: workers that the
-    configuration asks for."""
+    whether all journals say whose they are, and the newest format of logs that may be written.
+    asked: workers that the configuration asks for."""
     config, brokers = plan.config, plan.config.cluster.brokers
     return WorkerOptions(
         version=barco.__version__,
@@ -411,7 +411,7 @@ def worker_options(
         secret=bool(config.cluster.secret_file),
         disk_uuid=identity.disk_uuid,
         journals_named=noted[0],
-        headers=noted[1],
+        log_format=noted[1],
         log_level=log_level(),
         restored=plan.restored,
         ordinal=identity.ordinal,

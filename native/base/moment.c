@@ -47,7 +47,7 @@ static bool days_of(int64_t year, int64_t month, int64_t day, int64_t *days)
 {
     static const uint8_t lengths[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     const bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    if (year < 1970 || month < 1 || month > 12 || day < 1 || day > lengths[month - 1] ||
+    if (year < 1 || month < 1 || month > 12 || day < 1 || day > lengths[month - 1] ||
         (month == 2 && day == 29 && !leap))
         return false;
     const int64_t shifted = month > 2 ? month - 3 : month + 9; /* March is the first */
@@ -80,8 +80,9 @@ static bool take_zone(struct text *text, int64_t *seconds)
     return true;
 }
 
-static bool date_parse(struct text text, int64_t *us)
+bool date_parse(const char *given, size_t len, int64_t *us)
 {
+    struct text text = {given, given + len};
     int64_t year, month, day, hour, minute, second, days, zone, fraction = 0;
     if (!take_number(&text, 4, &year) || !take(&text, '-') || !take_number(&text, 2, &month) ||
         !take(&text, '-') || !take_number(&text, 2, &day) || !take(&text, 'T') ||
@@ -92,14 +93,14 @@ static bool date_parse(struct text text, int64_t *us)
         !days_of(year, month, day, &days))
         return false;
     *us = (days * DAY_S + hour * 3600 + minute * 60 + second - zone) * SECOND_US + fraction;
-    return *us >= 0;
+    return true;
 }
 
 bool moment_parse(const char *text, size_t len, int64_t *us)
 {
     struct text left = {text, text + len};
     if (len > 4 && text[4] == '-')
-        return date_parse(left, us);
+        return date_parse(text, len, us) && *us >= 0;
     if (!take_whole(&left, MOMENT_US_MAX / 1000, us) || left.p != left.end)
         return false;
     *us *= 1000;

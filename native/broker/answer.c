@@ -9,6 +9,7 @@
 
 #include "base/decimal.h"
 #include "admission/access.h"
+#include "broker/cloud.h"
 #include "broker/keyed_runs.h"
 #include "admission/refusals.h"
 #include "core/route.h"
@@ -40,13 +41,16 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
                               "slice, token and onlyValid, and no other",
                               0, 0},
     [PROBLEM_BAD_LINE] = {400, "malformed-line", "a line is malformed: nothing is stored", 0, 0},
+    [PROBLEM_BAD_CLOUDEVENT] = {400, "malformed-cloudevent",
+                                "a CloudEvent is malformed: nothing is stored", 0, 0},
     [PROBLEM_BAD_TOPIC] = {400, "invalid-topic",
                            "topic names are [a-zA-Z0-9_.-]{1,127}, not . or ..", 0, 0},
     [PROBLEM_RESERVED_TOPIC] = {403, "reserved-topic",
                                 "topics that begin with __ are written by the broker only", 0, 0},
     [PROBLEM_BAD_KEY] = {400, "invalid-key", "the partition key is longer than 32 KiB", 0, 0},
     [PROBLEM_BAD_TIMESTAMP] = {400, "invalid-timestamp",
-                               "timestamp is microseconds since 1970, a positive decimal integer",
+                               "timestamp is microseconds since 1970, a decimal integer, from the "
+                               "year 1 on",
                                0, 0},
     [PROBLEM_BAD_PRODUCER] = {400, "invalid-producer",
                               "Producer-Id (1 to 64 characters), Producer-Epoch and Producer-Seq "
@@ -96,7 +100,8 @@ static const struct problem_text problems[PROBLEM_COUNT] = {
     [PROBLEM_NOT_READY] = {503, "not-ready", "the worker that owns this slice is not ready", 1, 1},
     [PROBLEM_OLD_BROKERS] =
         {503, "not-ready",
-         "events with headers, without a value or delayed are taken once all brokers read them", 1,
+         "events with headers, without a value, delayed or of before 1970 are taken once all "
+         "brokers read them", 1,
          1},
     [PROBLEM_BAD_DELAY] =
         {400, "invalid-delay",
@@ -363,11 +368,11 @@ static int far_timestamp(char *out, size_t cap, const struct conn *conn, uint64_
 {
     const char *unit = likely_unit(conn_reactor(conn), number);
     return snprintf(out, cap,
-                    ",\"detail\":\"%llu is not within 10 years before now and a day after: "
+                    ",\"detail\":\"%lld is not within 10 years before now and a day after: "
                     "microseconds since 1970 are expected%s%s; the topic setting timestamps=any "
                     "takes it as it is\"",
-                    (unsigned long long)number, unit ? ", this looks like " : "",
-                    unit ? unit : "");
+                    (int64_t)number == TIME_ZERO ? 0 : (long long)number,
+                    unit ? ", this looks like " : "", unit ? unit : "");
 }
 
 /* The number is a slice's; its route may have changed since the call was refused. */
@@ -421,6 +426,10 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
         return snprintf(out, cap, ",\"line\":%llu,\"detail\":\"%s\"",
                         (unsigned long long)keyed_flaw_line(slot->expected),
                         keyed_flaw_text(slot->expected));
+    case PROBLEM_BAD_CLOUDEVENT:
+        return snprintf(out, cap, ",\"line\":%llu,\"detail\":\"%s\"",
+                        (unsigned long long)cloud_flaw_event(slot->expected),
+                        cloud_flaw_text(slot->expected));
     case PROBLEM_MISDIRECTED:
         return misdirected(out, cap, conn_reactor(conn), slot->expected);
     default:

@@ -74,7 +74,7 @@ static uint16_t examine(struct reactor *reactor, const uint8_t *bytes, size_t le
     if (status != 0)
         return status == -3 ? PROBLEM_EVENT_TOO_LARGE : PROBLEM_BAD_BATCH;
     assert(facts->columns.count == facts->view.count); /* there is room for each */
-    if (facts->view.base_timestamp_us < 0 || facts->view.base_timestamp_us > TIMESTAMP_MAX)
+    if (facts->view.base_timestamp_us > TIMESTAMP_MAX)
         return PROBLEM_BAD_TIMESTAMP;
     facts->numbers = (uint32_t *)(scratch + need);
     if (facts->columns.key_len != NULL)
@@ -92,6 +92,15 @@ uint16_t batch_examine(struct reactor *reactor, const uint8_t *bytes, size_t len
 {
     return examine(reactor, bytes, len, reactor->options.request_bytes_max,
                    reactor->options.event_bytes_max, facts);
+}
+
+uint16_t batch_early(struct reactor *reactor, const struct produce *produce, int64_t base_us,
+                     uint64_t *detail)
+{
+    if (base_us >= 0)
+        return PROBLEM_NONE;
+    *detail = (uint64_t)base_us;
+    return reactor_early_problem(reactor, produce->topic);
 }
 
 bool batch_is_large(const struct batch_facts *facts)
@@ -141,6 +150,8 @@ uint16_t batch_check(struct reactor *reactor, uint32_t slice, const uint8_t *byt
                              : batch_examine(reactor, bytes, len, &facts);
     if (problem != PROBLEM_NONE)
         return problem;
+    if (facts.view.base_timestamp_us < 0 && !reactor_takes_early(reactor))
+        return PROBLEM_OLD_BROKERS;
     uint32_t number = slice_in_ring(reactor, slice);
     if (facts.keyed && (!facts.one_slice || facts.number != number))
         return PROBLEM_BAD_SLICE;
@@ -254,8 +265,7 @@ static uint16_t cut_open(struct reactor *reactor, const uint8_t *bytes, size_t l
                          struct batch_view *view)
 {
     if (len == 0 || batch_open(bytes, len, view) != 0 || view->raw_bytes > len ||
-        view->count > BATCH_EVENTS_MAX || view->base_timestamp_us < 0 ||
-        view->base_timestamp_us > TIMESTAMP_MAX)
+        view->count > BATCH_EVENTS_MAX || view->base_timestamp_us > TIMESTAMP_MAX)
         return PROBLEM_BAD_BATCH;
     if (view->version != FORMAT_PLAIN && !reactor_takes_headers(reactor))
         return PROBLEM_OLD_BROKERS;
@@ -274,6 +284,7 @@ static bool cut_unpack(const struct reactor *reactor, struct run *run,
     run->columns = columns;
     run->count = columns->count;
     run->bytes = all_bytes(columns);
+    run->max_timestamp = view->base_timestamp_us;
     for (uint32_t i = 0; i < columns->count; i++) {
         const int64_t time = view->base_timestamp_us + (int64_t)column_delta(columns, i);
         run->max_timestamp = time > run->max_timestamp ? time : run->max_timestamp;
@@ -288,6 +299,8 @@ static uint16_t cut_run(struct reactor *reactor, const struct produce *produce, 
 {
     struct batch_view view;
     uint16_t problem = cut_open(reactor, bytes, len, &view);
+    if (problem == PROBLEM_NONE)
+        problem = batch_early(reactor, produce, view.base_timestamp_us, detail);
     if (problem != PROBLEM_NONE)
         return problem;
     const size_t room = pad8(batch_scratch_bytes(&view));
@@ -322,6 +335,8 @@ uint16_t batch_run(struct reactor *reactor, const struct produce *produce, uint3
     if (produce->content == CONTENT_CUT)
         return cut_run(reactor, produce, number, waiter, bytes, len, body, detail);
     uint16_t problem = batch_examine(reactor, bytes, len, &facts);
+    if (problem == PROBLEM_NONE)
+        problem = batch_early(reactor, produce, facts.view.base_timestamp_us, detail);
     if (problem != PROBLEM_NONE)
         return problem;
     if (facts.keyed && (!facts.one_slice || facts.number != number))

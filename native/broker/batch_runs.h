@@ -26,6 +26,9 @@ struct batch_outline {
 /* Unpacks and checks everything: what is stored must be readable for ever. 0, or the problem. */
 uint16_t batch_examine(struct reactor *reactor, const uint8_t *bytes, size_t len,
                        struct batch_facts *facts);
+/* Whether times that begin there may be stored: 0, or the problem and its detail. */
+uint16_t batch_early(struct reactor *reactor, const struct produce *produce, int64_t base_us,
+                     uint64_t *detail);
 /* Whether it is to be cut into chunks of the usual size. */
 bool batch_is_large(const struct batch_facts *facts);
 /* One that was examined, as one chunk. 0, or the problem. */

@@ -19,7 +19,7 @@
 
 /* A new field of a call goes into the frame here and comes out of it in handoff_in.c. Headers do
  * not: they are in the body by then. */
-static_assert(sizeof(struct produce) == 112, "frame_of() copies each field");
+static_assert(sizeof(struct produce) == 120, "frame_of() copies each field");
 
 static struct call *call_open(struct reactor *reactor, uint64_t *tag)
 {

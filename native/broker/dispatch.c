@@ -148,6 +148,8 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
     struct batch_facts facts;
     uint32_t keyless_slice;
     uint16_t problem = batch_examine(reactor, bytes, len, &facts);
+    if (problem == PROBLEM_NONE)
+        problem = batch_early(reactor, produce, facts.view.base_timestamp_us, detail);
     if (problem == PROBLEM_NONE && produce->delayed) /* without times it has 0 for all */
         problem = delay_batch(reactor, facts.view.base_timestamp_us, facts.max_timestamp);
     if (problem == PROBLEM_NONE)

@@ -38,7 +38,7 @@ static bool call_valid(const struct reactor *reactor, const struct call_frame *f
 }
 
 /* A new field of a call comes out of the frame here; calls.c puts it in. */
-static_assert(sizeof(struct produce) == 112, "call_in() copies each field");
+static_assert(sizeof(struct produce) == 120, "call_in() copies each field");
 
 static struct produce call_in(struct reactor *reactor, const struct call_frame *frame,
                               const uint8_t *topic)

@@ -24,12 +24,15 @@ uint16_t headed_cut(struct reactor *reactor, const struct produce *produce, cons
     if (!reactor_takes_headers(reactor))
         return PROBLEM_OLD_BROKERS;
     const uint32_t value_len = produce->no_value ? KEY_NULL : (uint32_t)len;
-    struct chunk_columns made = {.base_timestamp_us = produce->timestamp};
+    static const uint32_t one = 1;
+    const bool zero = produce->timestamp == TIME_ZERO;
+    struct chunk_columns made = {.base_timestamp_us = zero ? -1 : produce->timestamp};
     made.columns = (struct batch_columns){
         .count = 1,
         .val_len = &value_len,
         .vals = bytes,
         .vals_bytes = (uint32_t)len,
+        .ts_delta = zero ? &one : NULL,
     };
     if (produce->has_key) {
         made.key_len = &produce->key_len;

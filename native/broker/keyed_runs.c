@@ -25,7 +25,7 @@ static const char *const flaw_texts[KEYED_FLAWS] = {
     [KEYED_KEY] = "the key is a string, or with keyField a string, a number or a boolean",
     [KEYED_LONG_KEY] = "the key is longer than 32 KiB",
     [KEYED_BASE64] = "this is no base64",
-    [KEYED_TIME] = "a timestamp is a number of microseconds since 1970",
+    [KEYED_TIME] = "a timestamp is a number of microseconds since 1970, from the year 1 on",
     [KEYED_MIXED] = "either all lines have a timestamp or none has",
     [KEYED_MIXED_DUE] = "either all lines say when they are due or none does",
 };
@@ -104,16 +104,19 @@ static void sort_lines(const struct keyed_line *lines, uint32_t count, const uin
     }
 }
 
-/* Of all lines the time that a topic is the least likely to take. */
-static int64_t furthest_time(const struct reactor *reactor, const struct keyed_line *lines,
-                             uint32_t count)
+/* Of all lines the time that a topic is the least likely to take. Returns the first. */
+static int64_t set_time(const struct reactor *reactor, const struct keyed_line *lines,
+                        uint32_t count, struct keyed_body *out)
 {
     int64_t least = lines[0].timestamp, most = least;
     for (uint32_t i = 1; i < count; i++) {
         least = lines[i].timestamp < least ? lines[i].timestamp : least;
         most = lines[i].timestamp > most ? lines[i].timestamp : most;
     }
-    return log_time_plausible(reactor->log, reactor->loop.wall_us, least) ? most : least;
+    const bool near = log_time_plausible(reactor->log, reactor->loop.wall_us, least);
+    const int64_t furthest = near ? most : least;
+    out->timestamp = furthest == 0 ? TIME_ZERO : furthest;
+    return least;
 }
 
 /* A share that is too large for its log would be refused when others are stored already. */
@@ -176,8 +179,15 @@ uint16_t keyed_examine(struct reactor *reactor, const struct produce *produce,
     out->bytes = bytes;
     out->lines = lines;
     out->order = order;
-    if (lines[0].timestamp != 0)
-        out->timestamp = furthest_time(reactor, lines, count);
+    if (lines[0].timestamp != KEYED_NO_TIME) {
+        const int64_t least = set_time(reactor, lines, count, out);
+        const uint16_t problem = least > 0 ? PROBLEM_NONE
+                                           : reactor_early_problem(reactor, produce->topic);
+        if (problem != PROBLEM_NONE) {
+            *detail = (uint64_t)out->timestamp;
+            return problem;
+        }
+    }
     assert(out->share_count > 0 && out->share_count <= shares_most);
     *detail = 0;
     for (uint32_t i = 0; i < out->share_count; i++)
@@ -205,12 +215,13 @@ static int64_t fill_times(const struct keyed_body *body, const struct keyed_shar
 {
     const uint32_t *order = body->order + share->first;
     int64_t base = INT64_MAX;
-    *last = 0;
+    *last = INT64_MIN;
     for (uint32_t i = 0; i < share->count; i++) {
         const int64_t time = body->lines[order[i]].timestamp;
         base = time < base ? time : base;
         *last = time > *last ? time : *last;
     }
+    base -= base == 0; /* in a batch, and in a run, it says that there are none */
     *wide = false;
     for (uint32_t i = 0; i < share->count; i++) {
         const uint64_t delta = (uint64_t)(body->lines[order[i]].timestamp - base);

@@ -41,8 +41,9 @@ static bool slice_is(const struct http1_slice *text, const char *lower, size_t l
 #define IS(text, literal) slice_is(text, literal, sizeof(literal) - 1)
 
 /* The media type without its parameters: "application/x-ndjson; charset=utf-8" is NDJSON too. */
-static uint8_t content_of(struct http1_slice type, bool *json)
+static uint8_t content_of(struct http1_slice type, bool *json, uint8_t *cloud)
 {
+    *cloud = CLOUD_NONE;
     const char *semicolon = memchr(type.p, ';', type.len);
     if (semicolon != NULL)
         type.len = (uint32_t)(semicolon - type.p);
@@ -55,6 +56,13 @@ static uint8_t content_of(struct http1_slice type, bool *json)
         return CONTENT_BATCH;
     if (IS(&type, "application/vnd.barco.events+x-ndjson"))
         return CONTENT_KEYED;
+    if (IS(&type, "application/cloudevents-batch+json")) {
+        *cloud = CLOUD_BATCH;
+        *json = false;
+        return CONTENT_BATCH; /* which it becomes */
+    }
+    if (IS(&type, "application/cloudevents+json"))
+        *cloud = CLOUD_EVENT;
     *json = IS(&type, "application/json");
     return CONTENT_EVENT;
 }
@@ -121,7 +129,8 @@ static inline bool is_for_event(const struct http1_slice *name)
 /* Headers of the event: those that were asked for, those of CloudEvents, and its trace. */
 struct event_headers {
     struct headers_draft draft;
-    struct http1_slice trace, trace_state;
+    struct http1_slice trace, trace_state, type; /* type: of the body */
+    bool cloud; /* they are those of a CloudEvent in binary mode */
     bool own_trace; /* it was asked for, in so many words */
     bool traces;    /* more than one: then it is none */
     bool asked;
@@ -146,6 +155,7 @@ static uint16_t add_header(struct reactor *reactor, const struct http1_slice *fi
         name[i] = c >= 'A' && c <= 'Z' ? c | 0x20 : c;
     }
     const struct header header = {name, room, len, (uint32_t)value_len};
+    to->cloud |= len == 14 && memcmp(name, "ce-specversion", 14) == 0;
     to->own_trace |= len == 11 && memcmp(name, "traceparent", 11) == 0;
     return headers_add(&to->draft, &header) ? PROBLEM_NONE : PROBLEM_BAD_HEADER;
 }
@@ -170,11 +180,21 @@ static void add_trace(struct reactor *reactor, struct event_headers *to)
         add_plain(to, "tracestate", &to->trace_state);
 }
 
+static void note_type(const struct http1_slice *type, struct event_headers *event,
+                      struct produce *out)
+{
+    event->type = *type;
+    out->content = content_of(*type, &out->json, &out->cloud);
+}
+
 /* What CloudEvents say beside a body of several events is as ever: not looked at. Nor is it as long
  * as the ring has brokers that can not keep it: whoever sends it never asked for headers. */
-static uint16_t note_headers(struct reactor *reactor, const struct event_headers *from,
+static uint16_t note_headers(struct reactor *reactor, struct event_headers *from,
                              struct produce *out)
 {
+    const bool data = from->cloud && out->content == CONTENT_EVENT && out->cloud == CLOUD_NONE;
+    if (data && from->type.p != NULL) /* what its data are: datacontenttype */
+        from->wrong |= !add_plain(from, "content-type", &from->type);
     const bool wanted = from->asked || out->no_value;
     if (out->content != CONTENT_EVENT)
         return wanted ? PROBLEM_BAD_HEADER : PROBLEM_NONE;
@@ -183,6 +203,7 @@ static uint16_t note_headers(struct reactor *reactor, const struct event_headers
     if (from->wrong)
         return PROBLEM_BAD_HEADER;
     out->headed = out->no_value || from->draft.len > 0;
+    out->cloud = data ? CLOUD_DATA : out->cloud;
     out->headers = from->draft.out;
     out->headers_len = (uint32_t)from->draft.len;
     return PROBLEM_NONE;
@@ -228,7 +249,7 @@ static uint16_t read_headers(struct conn *conn, const struct http1_request *head
             break;
         case 12:
             if (IS(name, "content-type"))
-                out->content = content_of(*value, &out->json);
+                note_type(value, &event, out);
             else if (IS(name, "producer-seq"))
                 producer.seq = *value;
             break;
@@ -352,13 +373,27 @@ static void keep_name(struct slot *slot, const struct http1_slice *name)
     slot->first = slot->last = kept;
 }
 
+/* A batch without times of its own is not stored as it came where all are 0: see TIME_ZERO. */
+static uint16_t read_time(struct http1_slice text, struct produce *out)
+{
+    uint64_t number;
+    const bool before = text.len > 0 && text.p[0] == '-';
+    text.p += before;
+    text.len -= before;
+    const uint64_t most = before ? (uint64_t)-TIMESTAMP_US_MIN : (uint64_t)TIMESTAMP_MAX;
+    if (!parse_u64(&text, &number) || number > most)
+        return PROBLEM_BAD_TIMESTAMP;
+    out->timestamp = number == 0 ? TIME_ZERO : before ? -(int64_t)number : (int64_t)number;
+    out->loose |= number == 0;
+    return PROBLEM_NONE;
+}
+
 static uint16_t read_query(struct conn *conn, const struct http1_request *head, struct slot *slot,
                            struct produce *out)
 {
     static const char *const names[] = {"partitionKey", "keyField", "slice",
                                         "token",        "timestamp", "onlyValid", NULL};
     struct http1_slice raw;
-    uint64_t number;
     const char *query = head->query.p;
     size_t len = head->query.len;
     if (uri_query_unknown(query, len, names, &raw)) {
@@ -381,10 +416,9 @@ static uint16_t read_query(struct conn *conn, const struct http1_request *head, 
     found = uri_query_get(query, len, "timestamp", &raw);
     if (found < 0)
         return PROBLEM_BAD_QUERY;
-    if (found && (!parse_u64(&raw, &number) || number == 0 || number > TIMESTAMP_MAX))
-        return PROBLEM_BAD_TIMESTAMP;
-    if (found)
-        out->timestamp = (int64_t)number;
+    problem = found ? read_time(raw, out) : PROBLEM_NONE;
+    if (problem != PROBLEM_NONE)
+        return problem;
     return read_slice(conn_reactor(conn), query, len, out);
 }
 
@@ -430,6 +464,10 @@ uint16_t produce_head(struct conn *conn, const struct http1_request *head, struc
     problem = produce_topic(conn, topic, out);
     slot->topic = out->topic;
     slot->minimal = out->minimal;
+    if (problem == PROBLEM_NONE && out->timestamp < 0) {
+        slot->expected = (uint64_t)out->timestamp;
+        problem = reactor_early_problem(reactor, out->topic);
+    }
     if (problem != PROBLEM_NONE || !slot->delayed)
         return problem;
     return delay_topic(reactor, out);

@@ -10,6 +10,7 @@
 #include "admission/admit.h"
 #include "broker/answer.h"
 #include "broker/checked.h"
+#include "broker/cloud.h"
 #include "admission/control.h"
 #include "broker/dispatch.h"
 #include "admission/encoded.h"
@@ -182,6 +183,9 @@ static void finish_request(struct conn *conn, const uint8_t *bytes, size_t len)
         problem = access_again(conn, &(struct http1_slice){topic->name, topic->name_len});
         if (problem == PROBLEM_NONE)
             problem = unpack_body(conn, &bytes, &len);
+        if (problem == PROBLEM_NONE && request->produce.cloud != CLOUD_NONE)
+            problem = cloud_read(conn_reactor(conn), &request->produce, &request->body, &bytes,
+                                 &len, &detail);
         if (problem == PROBLEM_NONE && topic->checked && !request->produce.no_value)
             problem = checked_withhold(conn, slot, bytes, len);
         else if (problem == PROBLEM_NONE)

@@ -70,8 +70,8 @@ static int64_t far_timestamp(const struct reactor *reactor, const struct produce
 {
     if (run->timestamp == 0 || run->stream->topic->any_time)
         return 0;
-    const int64_t times[] = {run->timestamp, run->max_timestamp,
-                             produce->content == CONTENT_CUT ? produce->timestamp : 0};
+    const int64_t times[] = {produce->content == CONTENT_CUT ? produce->timestamp : 0,
+                             run->timestamp, run->max_timestamp};
     for (int i = 0; i < 3; i++)
         if (times[i] != 0 && !log_time_plausible(reactor->log, reactor->loop.wall_us, times[i]))
             return times[i];

@@ -45,8 +45,26 @@ bool frame_too_slow(const struct conn *conn, size_t got, int64_t now_ms)
            (int64_t)got < age * FRAME_BYTES_PER_MS;
 }
 
+static bool takes(struct reactor *reactor, uint8_t format)
+{
+    if (reactor->log_format < format && reactor->format_wanted < format)
+        reactor->format_wanted = format;
+    return reactor->log_format >= format;
+}
+
 bool reactor_takes_headers(struct reactor *reactor)
 {
-    reactor->headers_refused += !reactor->headers_taken;
-    return reactor->headers_taken;
+    return takes(reactor, LOG_HEADERS);
+}
+
+bool reactor_takes_early(struct reactor *reactor)
+{
+    return takes(reactor, LOG_EARLY);
+}
+
+uint16_t reactor_early_problem(struct reactor *reactor, const struct topic *topic)
+{
+    if (reactor->log_format < LOG_EARLY && !topic->any_time)
+        return PROBLEM_FAR_TIMESTAMP;
+    return reactor_takes_early(reactor) ? PROBLEM_NONE : PROBLEM_OLD_BROKERS;
 }

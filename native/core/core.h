@@ -232,7 +232,7 @@ struct reactor {
     bool no_room; /* the disk has none for another segment */
     bool opening; /* a generation without followers has begun: its first group is told */
     bool by_certificate; /* that of a client says who it is */
-    bool headers_taken; /* every broker of the ring reads events with headers or without a value */
+    uint8_t log_format; /* the newest of logs that every broker of the ring reads */
     int64_t delay_us_max; /* how far ahead an event may be due; 0: none may be delayed */
     bool tells_settled; /* Python waits until no append is under way */
     int64_t swept_ms;
@@ -251,7 +251,7 @@ struct reactor {
     /* counters, all since start */
     uint64_t requests, produce_requests, control_requests, problems, over_quota;
     uint64_t handed_out, handed_in, bytes_in, duplicates, aborted;
-    uint64_t headers_refused; /* for headers_taken */
+    uint8_t format_wanted; /* the newest that something was refused for */
     uint64_t shed; /* connections, closed for what they held */
 };
 
@@ -267,8 +267,12 @@ bool reactor_disk_full(const struct reactor *reactor);
 /* True when bytes more may be taken into memory. */
 bool reactor_memory(const struct reactor *reactor, size_t bytes);
 uint8_t *reactor_scratch(struct reactor *reactor, size_t bytes);
-/* Whether events with headers or without a value may be stored; if not, it counts who asked. */
+/* Whether events with headers or without a value may be stored; if not, it notes who asked. */
 bool reactor_takes_headers(struct reactor *reactor);
+/* Likewise times of 1970 and before. */
+bool reactor_takes_early(struct reactor *reactor);
+/* Of such a time for a topic: 0, or the problem. Who would be refused anyway asks for nothing. */
+uint16_t reactor_early_problem(struct reactor *reactor, const struct topic *topic);
 /* Whether another process began a frame, of which so much is here, and does not go on with it. */
 bool frame_too_slow(const struct conn *conn, size_t got, int64_t now_ms);
 

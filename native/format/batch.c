@@ -5,7 +5,7 @@
 #include "base/crc32c.h"
 #include "format/section.h"
 
-/* Timestamps of the client: not negative, and adding a u32 of microseconds cannot overflow. */
+/* Timestamps of the client: adding a u32 of microseconds cannot overflow. */
 static const int64_t TIMESTAMP_MAX = INT64_MAX - UINT32_MAX;
 
 static bool header_valid(const struct batch_header *h, size_t len)
@@ -13,7 +13,7 @@ static bool header_valid(const struct batch_header *h, size_t len)
     return h->magic == BATCH_MAGIC &&
            (h->version == FORMAT_PLAIN || h->version == FORMAT_HEADERS) && h->flags == 0 &&
            h->reserved == 0 && h->count > 0 && h->total_bytes == len && len % 8 == 0 &&
-           h->section_count <= CHUNK_SECTIONS_MAX && h->base_timestamp_us >= 0 &&
+           h->section_count <= CHUNK_SECTIONS_MAX && h->base_timestamp_us >= TIMESTAMP_US_MIN &&
            h->base_timestamp_us <= TIMESTAMP_MAX;
 }
 

@@ -16,6 +16,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the formats are read 
 /* Of chunks and batches. An event with headers or without a value makes them FORMAT_HEADERS, all
  * others are as versions of barco before 2026-11-27 read them. */
 enum format_version { FORMAT_PLAIN = 1, FORMAT_HEADERS = 2 };
+/* Of logs, as LOG_FORMATS of barco/model/options.py counts them: from which on they may have events
+ * with headers or without a value, and times of 1970 and before. */
+enum log_format { LOG_HEADERS = 2, LOG_EARLY = 3 };
 #define GROUP_VERSION 1
 
 #define CHUNK_HEADER_BYTES 80u
@@ -35,6 +38,8 @@ enum format_version { FORMAT_PLAIN = 1, FORMAT_HEADERS = 2 };
 #define TOPIC_NAME_BYTES_MAX 127u
 #define KEY_BYTES_MAX 65535u
 #define KEY_NULL 0xFFFFFFFFu /* In a column of lengths: the event has no key, value, headers. */
+
+#define TIMESTAMP_US_MIN (-62135596800000000LL) /* of events: the year 1, as databases have it */
 
 enum section_codec { CODEC_RAW = 0, CODEC_LZ4 = 1 };
 

@@ -14,32 +14,6 @@
 #define TIME_DIGITS_MAX 18
 #define LINE_BYTES_MIN 8u /* {"a":1} and its end; with a value it is more */
 
-/* The bytes that base64 with its padding stands for. How many, or -1. */
-static int64_t write_base64(uint8_t *text, size_t len)
-{
-    uint8_t *out = text;
-    if (len % 4 != 0)
-        return -1;
-    size_t digits = len;
-    while (digits > 0 && len - digits < 2 && text[digits - 1] == '=')
-        digits--;
-    uint32_t bits = 0;
-    unsigned held = 0;
-    for (size_t i = 0; i < digits; i++) {
-        const int digit = base64_digit(text[i]);
-        if (digit < 0)
-            return -1;
-        bits = bits << 6 | (uint32_t)digit;
-        held += 6;
-        if (held >= 8) {
-            held -= 8;
-            *out++ = (uint8_t)(bits >> held);
-        }
-    }
-    /* What the last digit says beyond the last byte is nothing. */
-    return (bits & ((1u << held) - 1)) == 0 ? out - text : -1;
-}
-
 /* {"base64": "..."} and nothing else in it: 1 and the text between the quotes. 0: another thing. */
 static int find_base64(struct json_rest object, struct json_rest *text)
 {
@@ -117,7 +91,7 @@ static enum keyed_flaw read_key(const struct reading *r, struct json_rest *rest,
     if (!json_pass_value(rest))
         return KEYED_SYNTAX;
     if (first == '{' && find_base64((struct json_rest){value.p, rest->p}, &text)) {
-        const int64_t len = write_base64(text.p, (size_t)(text.end - text.p));
+        const int64_t len = base64_write(text.p, (size_t)(text.end - text.p));
         return len < 0 ? KEYED_BASE64 : set_key(r, line, text.p, len);
     }
     return rest->p - value.p == 4 && memcmp(value.p, "null", 4) == 0 ? KEYED_FINE : KEYED_KEY;
@@ -138,7 +112,7 @@ static enum keyed_flaw read_value(const struct reading *r, struct json_rest *res
     }
     if (first == '{' && find_base64((struct json_rest){start, rest->p}, &text)) {
         start = text.p;
-        len = write_base64(text.p, (size_t)(text.end - text.p));
+        len = base64_write(text.p, (size_t)(text.end - text.p));
         if (len < 0)
             return KEYED_BASE64;
     }
@@ -163,7 +137,7 @@ static enum keyed_flaw read_header_value(struct json_rest *rest, struct header *
         len = json_write_text(start, (size_t)(rest->p - 1 - start), start, SIZE_MAX);
     } else if (first == '{' && find_base64((struct json_rest){start, rest->p}, &text)) {
         header->value = text.p;
-        len = write_base64(text.p, (size_t)(text.end - text.p));
+        len = base64_write(text.p, (size_t)(text.end - text.p));
     } else {
         return KEYED_HEADERS;
     }
@@ -214,16 +188,19 @@ static enum keyed_flaw read_time(struct json_rest *rest, struct keyed_line *line
     json_peek(rest);
     const uint8_t *end = json_word_end(rest);
     int64_t time = 0;
-    if (end == rest->p || end - rest->p > TIME_DIGITS_MAX || *rest->p == '0')
+    const bool before = rest->p < end && *rest->p == '-';
+    rest->p += before;
+    if (end == rest->p || end - rest->p > TIME_DIGITS_MAX ||
+        (*rest->p == '0' && (before || end - rest->p > 1)))
         return KEYED_TIME;
     for (; rest->p < end; rest->p++) {
         if (*rest->p < '0' || *rest->p > '9')
             return KEYED_TIME;
         time = time * 10 + (*rest->p - '0');
     }
-    assert(time > 0 && time < TIME_MAX);
-    line->timestamp = time;
-    return KEYED_FINE;
+    assert(time >= 0 && time < TIME_MAX);
+    line->timestamp = before ? -time : time;
+    return line->timestamp < TIMESTAMP_US_MIN ? KEYED_TIME : KEYED_FINE;
 }
 
 /* A string as headers spell times and spans, or a whole number of milliseconds: of what else JSON
@@ -387,7 +364,7 @@ static enum keyed_flaw read_line(const struct reading *r, uint8_t *start, uint8_
                                  struct keyed_line *line, bool *delayed)
 {
     const struct json_rest rest = {start, end};
-    *line = (struct keyed_line){.key_len = KEY_NULL};
+    *line = (struct keyed_line){.key_len = KEY_NULL, .timestamp = KEYED_NO_TIME};
     *delayed = false;
     if (r->rules->field_len == 0)
         return read_event(r, rest, line, delayed);
@@ -405,7 +382,6 @@ enum keyed_flaw keyed_read(uint8_t *bytes, size_t len, const struct keyed_rules 
     bool due = false;
     const struct reading reading = {bytes, rules};
     assert(len <= UINT32_MAX && room <= KEYED_LINES_MAX);
-    assert(rules->field_len > 0 || rules->due_least_us > 0); /* 0 is no time */
     *delayed = false;
     *count = 0;
     *line = 0;
@@ -426,7 +402,8 @@ enum keyed_flaw keyed_read(uint8_t *bytes, size_t len, const struct keyed_rules 
             *delayed = due;
         if (flaw == KEYED_FINE && due != *delayed)
             flaw = KEYED_MIXED_DUE;
-        if (flaw == KEYED_FINE && (out[*count].timestamp == 0) != (out[0].timestamp == 0))
+        if (flaw == KEYED_FINE && (out[*count].timestamp == KEYED_NO_TIME) !=
+                                      (out[0].timestamp == KEYED_NO_TIME))
             flaw = KEYED_MIXED;
         if (flaw != KEYED_FINE)
             return flaw;

@@ -13,10 +13,11 @@
 
 #define KEYED_LINES_MAX (1u << 18) /* of one body, as of a batch */
 #define KEYED_KEY_MAX (32u << 10)
+#define KEYED_NO_TIME INT64_MIN
 
 /* One event. Places count from the start of the body. */
 struct keyed_line {
-    int64_t timestamp; /* microseconds since 1970, or when it is due; 0: none was given */
+    int64_t timestamp; /* microseconds since 1970, or when it is due; or KEYED_NO_TIME */
     uint32_t key_at, key_len; /* KEY_NULL: it has none */
     uint32_t key_escaped; /* 0, or of how many bytes keyed_key() makes it */
     uint32_t value_at, value_len; /* KEY_NULL: it has none */
@@ -31,7 +32,7 @@ struct keyed_rules {
     uint8_t *headers_room; /* HEADERS_STORED_MAX bytes, likewise */
     uint64_t event_bytes_max;
     int64_t now_us; /* what is due after a while is counted from here */
-    int64_t due_least_us, due_most_us; /* when one may be due; the least is above 0 */
+    int64_t due_least_us, due_most_us; /* when one may be due */
 };
 
 enum keyed_flaw {

@@ -1,6 +1,7 @@
 /* Fuzzes the reader of lines with keys. Whatever the bytes: no crash, no read past the end; places
  * lie within the body, in order; lines that are stored as they stand are not changed, and a value
  * ends where its own brackets do. */
+#include "format/format.h"
 #include "format/headers.h"
 #include "format/keyed.h"
 
@@ -74,10 +75,10 @@ static void check(const uint8_t *data, size_t len, const char *field)
     uint64_t end = 0;
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *value = bytes + lines[i].value_at;
-        REQUIRE(lines[i].timestamp >= 0);
+        REQUIRE(lines[i].timestamp == KEYED_NO_TIME || lines[i].timestamp >= TIMESTAMP_US_MIN);
         REQUIRE(!delayed || (lines[i].timestamp >= rules.due_least_us &&
                              lines[i].timestamp <= rules.due_most_us));
-        REQUIRE((lines[i].timestamp == 0) == (lines[0].timestamp == 0));
+        REQUIRE((lines[i].timestamp == KEYED_NO_TIME) == (lines[0].timestamp == KEYED_NO_TIME));
         REQUIRE((uint64_t)lines[i].headers_at + lines[i].headers_len <= len);
         REQUIRE(lines[i].headers_len == 0 ||
                 headers_valid(bytes + lines[i].headers_at, lines[i].headers_len));

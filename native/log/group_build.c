@@ -337,6 +337,12 @@ static void note_producer(struct group_builder *b, const struct run *run)
     record->event_count = run->count;
 }
 
+/* What a run says, or the broker's clock. */
+static int64_t time_or(int64_t said, int64_t clock)
+{
+    return said == TIME_ZERO ? 0 : said != 0 ? said : clock;
+}
+
 static void add_sealed(struct group_builder *b, struct stream *stream, const struct run *run,
                        int64_t clock)
 {
@@ -344,8 +350,8 @@ static void add_sealed(struct group_builder *b, struct stream *stream, const str
     struct chunk_columns *c = &b->columns;
     assert(c->count == 0 && run->batch != NULL);
     c->count = run->count;
-    c->base_timestamp_us = run->timestamp ? run->timestamp : clock;
-    c->max_timestamp_us = run->timestamp ? run->max_timestamp : clock;
+    c->base_timestamp_us = time_or(run->timestamp, clock);
+    c->max_timestamp_us = run->timestamp ? time_or(run->max_timestamp, 0) : clock;
     add_tokens(c, run);
     if (run->has_producer) {
         c->count = 0;
@@ -379,7 +385,7 @@ static void add_row(struct group_builder *b, struct stream *stream, const struct
                           .lens = run->value_lens ? run->value_lens : &run->value_len,
                           .key_len = run->keys ? run->key_len : KEY_NULL,
                           .headers_len = KEY_NULL,
-                          .timestamp = run->timestamp ? run->timestamp : clock};
+                          .timestamp = time_or(run->timestamp, clock)};
     uint32_t key_bytes = run->keys ? run->key_len : 0;
     for (uint32_t left = run->count; left > 0; left -= piece.count) {
         piece.count = left;
@@ -404,7 +410,7 @@ static void add_row(struct group_builder *b, struct stream *stream, const struct
 
 static int64_t time_of(const struct run *run, uint32_t event, int64_t clock)
 {
-    return (run->timestamp ? run->timestamp : clock) + (int64_t)column_delta(run->columns, event);
+    return time_or(run->timestamp, clock) + (int64_t)column_delta(run->columns, event);
 }
 
 static uint32_t key_len_of(const struct batch_columns *from, uint32_t event)
@@ -519,7 +525,7 @@ static void add_columns(struct group_builder *b, struct stream *stream, const st
         if (first == 0 && run->has_producer)
             note_producer(b, run);
         if (c->count == 0) /* the run's base: later events that are older must not cut the chunk */
-            c->base_timestamp_us = c->max_timestamp_us = run->timestamp ? run->timestamp : clock;
+            c->base_timestamp_us = c->max_timestamp_us = time_or(run->timestamp, clock);
         piece_extend(b, &piece, run, clock);
         add_times(b, run, &piece, clock);
         add_words(b, run, &piece);

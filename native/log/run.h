@@ -23,6 +23,10 @@ struct body *body_new(uint64_t *account, size_t capacity);
 bool body_reserve(struct body *body, size_t want);
 void body_release(struct body *body);
 
+/* 1970 to the microsecond, in calls and runs, where 0 says that no time was given. A batch says it
+ * by a base before it, and chunks have no need: an event that is stored has a time. */
+#define TIME_ZERO INT64_MIN
+
 enum waiter_kind { WAITER_NONE, WAITER_SLOT, WAITER_PEER, WAITER_APPEND };
 
 /* Who is told when the run is stable. */
@@ -55,7 +59,8 @@ struct run {
     struct body *body; /* NULL: everything lies behind the run */
     const uint8_t *keys; /* NULL: no key */
     int64_t token_min, token_max;
-    int64_t timestamp, max_timestamp; /* of the producer; 0: the broker's clock. See columns */
+    int64_t timestamp, max_timestamp; /* of the producer; 0: the broker's clock; or TIME_ZERO. See
+                                       * columns */
     const uint32_t *value_lens;
     const uint32_t *begins; /* of columns, their values not in a row: where each is in values */
     const struct batch_columns *columns; /* or NULL; of a cut batch: times from timestamp */

@@ -64,13 +64,13 @@ static PyObject *Reactor_refusals(PyObject *self, PyObject *none)
     return Py_BuildValue("(NN)", lines, more);
 }
 
-static PyObject *Reactor_take_headers(PyObject *self, PyObject *args)
+static PyObject *Reactor_write_format(PyObject *self, PyObject *args)
 {
     struct reactor *reactor = reactor_of(self);
-    int on;
-    if (reactor == NULL || !PyArg_ParseTuple(args, "p", &on))
+    unsigned char format;
+    if (reactor == NULL || !PyArg_ParseTuple(args, "b", &format))
         return NULL;
-    reactor->headers_taken = on;
+    reactor->log_format = format;
     Py_RETURN_NONE;
 }
 
@@ -89,8 +89,8 @@ PyMethodDef reactor_access_methods[] = {
      "set_access(table): from now on each request has to show whose it is; None: not known yet."},
     {"take_certificates", Reactor_take_certificates, METH_VARARGS,
      "take_certificates(on): whether one of a client says who asks, where no token does."},
-    {"take_headers", Reactor_take_headers, METH_VARARGS,
-     "take_headers(on): whether events with headers or without a value may be stored."},
+    {"write_format", Reactor_write_format, METH_VARARGS,
+     "write_format(format): the newest format of logs that may be written."},
     {"refusals", Reactor_refusals, METH_NOARGS,
      "refusals() -> (those that were kept, how many more by user), since they were last taken."},
     {NULL, NULL, 0, NULL},

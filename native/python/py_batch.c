@@ -101,9 +101,9 @@ static const char *set_base(struct batch_draft *d, const int64_t *times)
         low = times[i] < low ? times[i] : low;
         high = times[i] > high ? times[i] : high;
     }
-    d->c.base_timestamp_us = low;
+    d->c.base_timestamp_us = low != 0 ? low : -1; /* 0 says that there are none */
     d->c.max_timestamp_us = high;
-    return low > 0 ? NULL : "a timestamp is not positive";
+    return low >= TIMESTAMP_US_MIN ? NULL : "a timestamp is before the year 1";
 }
 
 /* The halves of a column of numbers, in room for both. */

@@ -13,6 +13,7 @@ static PyObject *problem_error(uint16_t problem)
     case PROBLEM_BUSY:
     case PROBLEM_NOT_READY:
     case PROBLEM_DISK_FULL:
+    case PROBLEM_OLD_BROKERS:
         return PyErr_Format(PyExc_RuntimeError, "%s", answer_title(problem));
     case PROBLEM_EVENT_TOO_LARGE: PyErr_SetString(PyExc_OverflowError, "an event is too large");
         return NULL;

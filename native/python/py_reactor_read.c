@@ -515,7 +515,7 @@ static PyObject *Reactor_stats(PyObject *self, PyObject *none)
         {"calls_waiting", reactor->park.count}, {"calls_waited", reactor->park.waited},
         {"calls_given_back", reactor->park.given_back}, {"calls_given_up", reactor->park.expired},
         {"duplicates", reactor->duplicates},
-        {"headers_refused", reactor->headers_refused},
+        {"format_wanted", reactor->format_wanted},
         {"body_bytes_in", reactor->bytes_in},
         {"bytes_out", reactor->loop.bytes_out},
         {"events", log->events},

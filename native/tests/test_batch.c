@@ -196,7 +196,7 @@ static void test_lies(void)
     LIE(header.count = 2);
     LIE(header.count = 0x40000001); /* 4 x this is 4, in 32 bits. */
     LIE(header.total_bytes -= 8);
-    LIE(header.base_timestamp_us = -1);
+    LIE(header.base_timestamp_us = TIMESTAMP_US_MIN - 1);
     LIE(header.base_timestamp_us = INT64_MAX);
     LIE(header.section_count = 1);
     LIE(header.section_count = 3);

@@ -17,6 +17,9 @@
 #define LLVMFuzzerTestOneInput fuzz_render
 #include "../fuzz/fuzz_render.c"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_cloudevent
+#include "../fuzz/fuzz_cloudevent.c"
+#undef LLVMFuzzerTestOneInput
 
 static int replay_file(const char *path, int (*target)(const uint8_t *, size_t))
 {
@@ -59,5 +62,5 @@ int main(void)
 {
     return !(replay("chunk", fuzz_chunk) > 0 && replay("batch", fuzz_batch) > 0 &&
              replay("group", fuzz_group) > 0 && replay("render", fuzz_render) > 0 &&
-             replay("append", fuzz_append) > 0);
+             replay("append", fuzz_append) > 0 && replay("cloudevent", fuzz_cloudevent) > 0);
 }

@@ -84,12 +84,17 @@ static void test_events(void)
     CHECK(is_value(&r, 1, "[1,2]") && r.lines[1].key_len == KEY_NULL);
     CHECK(is_value(&r, 2, "-1.5e3") && r.lines[2].key_len == KEY_NULL);
     CHECK(is_value(&r, 3, "\"t\\u0041\"") && is_key(&r, 3, "", 0)); /* as it stands */
-    CHECK(is_value(&r, 4, "true") && r.lines[4].timestamp == 0);
+    CHECK(is_value(&r, 4, "true") && r.lines[4].timestamp == KEYED_NO_TIME);
     free(r.bytes);
     r = read_text("{\"value\":1,\"timestamp\":1}\n{\"timestamp\":999999999999999999,\"value\":2}",
                   NULL);
     CHECK(r.flaw == KEYED_FINE && r.lines[0].timestamp == 1);
     CHECK(r.lines[1].timestamp == 999999999999999999);
+    free(r.bytes);
+    r = read_text("{\"value\":1,\"timestamp\":0}\n{\"timestamp\":-62135596800000000,\"value\":2}\n"
+                  "{\"value\":3,\"timestamp\":-5 }", NULL);
+    CHECK(r.flaw == KEYED_FINE && r.lines[0].timestamp == 0 && r.lines[2].timestamp == -5);
+    CHECK(r.lines[1].timestamp == TIMESTAMP_US_MIN);
     free(r.bytes);
 }
 
@@ -139,7 +144,7 @@ static void test_dues(void)
     refused("{\"value\":1,\"deliverAt\":\"1}", NULL, KEYED_SYNTAX, 1);
     /* In a line that is an event as it stands it is the event's own. */
     struct result r = read_text("{\"id\":1,\"deliverAfter\":\"x\"}", "id");
-    CHECK(r.flaw == KEYED_FINE && !r.delayed && r.lines[0].timestamp == 0);
+    CHECK(r.flaw == KEYED_FINE && !r.delayed && r.lines[0].timestamp == KEYED_NO_TIME);
     free(r.bytes);
 }
 
@@ -198,8 +203,11 @@ static void test_flaws(void)
     refused("{\"value\":1,\"key\":{\"base64\":\"A\"}}", NULL, KEYED_BASE64, 1);
     refused("{\"value\":{\"base64\":\"AB==\"}}", NULL, KEYED_BASE64, 1);
     refused("{\"value\":{\"base64\":\"A===\"}}", NULL, KEYED_BASE64, 1);
-    refused("{\"value\":1,\"timestamp\":0}", NULL, KEYED_TIME, 1);
-    refused("{\"value\":1,\"timestamp\":-5}", NULL, KEYED_TIME, 1);
+    refused("{\"value\":1,\"timestamp\":00}", NULL, KEYED_TIME, 1);
+    refused("{\"value\":1,\"timestamp\":-}", NULL, KEYED_TIME, 1);
+    refused("{\"value\":1,\"timestamp\":-0}", NULL, KEYED_TIME, 1);
+    refused("{\"value\":1,\"timestamp\":--5}", NULL, KEYED_TIME, 1);
+    refused("{\"value\":1,\"timestamp\":-62135596800000001}", NULL, KEYED_TIME, 1);
     refused("{\"value\":1,\"timestamp\":\"5\"}", NULL, KEYED_TIME, 1);
     refused("{\"value\":1,\"timestamp\":1.5}", NULL, KEYED_TIME, 1);
     refused("{\"value\":1,\"timestamp\":1000000000000000000}", NULL, KEYED_TIME, 1);

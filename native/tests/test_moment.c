@@ -47,6 +47,28 @@ static void test_moments(void)
         CHECK(moment(none[i]) == -1);
 }
 
+static int64_t date(const char *text)
+{
+    const size_t len = strlen(text);
+    uint8_t *copy = exact_copy(text, len);
+    int64_t us;
+    const bool good = date_parse((const char *)copy, len, &us);
+    free(copy);
+    return good ? us : INT64_MIN;
+}
+
+static void test_dates(void)
+{
+    CHECK(date("1970-01-01T00:00:00Z") == 0 && date("1970-01-01T00:30:00+01:00") == -1800 * S);
+    CHECK(date("1969-12-31T23:59:59.999999Z") == -1);
+    CHECK(date("1900-02-28T12:00:00Z") == -2203934400 * S);
+    CHECK(date("1900-03-01T00:00:00Z") == -2203891200 * S); /* no leap year */
+    CHECK(date("0001-01-01T00:00:00Z") == -62135596800 * S);
+    CHECK(date("0000-12-31T23:59:59Z") == INT64_MIN && date("1900-02-29T00:00:00Z") == INT64_MIN);
+    CHECK(date("0") == INT64_MIN && date("") == INT64_MIN);
+    CHECK(date("-001-01-01T00:00:00Z") == INT64_MIN);
+}
+
 static void test_every_day(void) /* of 130 years, one after the other */
 {
     static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
@@ -77,6 +99,7 @@ static void test_spans(void)
 int main(void)
 {
     test_moments();
+    test_dates();
     test_every_day();
     test_spans();
     return 0;

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barco.errors import ProtocolError
+from barco.protocol.batch import TIMESTAMP_US_MIN
 from reference.columns import encode_sections, make_columns
 from reference.sections import (
     KEY_NULL,
@@ -54,7 +55,7 @@ def decode_batch(buf: bytes | bytearray | memoryview) -> Batch:
     if (magic, flags, reserved) != (_MAGIC, 0, 0) or version not in (PLAIN, WITH_HEADERS):
         raise ProtocolError("not a batch")
     head = _HEADER.size + sections * _ENTRY_BYTES
-    if total != len(view) or total < head or total % 8 or not count or base_us < 0:
+    if total != len(view) or total < head or total % 8 or not count or base_us < TIMESTAMP_US_MIN:
         raise ProtocolError("the batch's header has impossible lengths")
     found = read_sections(
         view[_HEADER.size : head],

@@ -8,6 +8,7 @@ from dataclasses import replace
 import lz4.block
 from crc32c import crc32c
 
+from barco.protocol.batch import TIMESTAMP_US_MIN
 from reference.sections import KEY_NULL, SECTION_RAW_MAX, Columns, Headers, Section, pack_headers
 
 SECTION_COMPRESS_MIN = 256
@@ -25,7 +26,7 @@ def make_columns(
     """Columns of events, and the time that their deltas count from (0 without timestamps).
 
     ValueError: no event, columns of different lengths, sizes over the limits, timestamps that are
-    not positive or do not fit 63 bits.
+    before the year 1 or do not fit 63 bits.
     """
     count = len(values)
     if not count:
@@ -62,11 +63,12 @@ def _deltas(
     if len(timestamps_us) != count:
         raise ValueError(f"{count} values but {len(timestamps_us)} timestamps")
     base_us = min(timestamps_us)
-    if base_us <= 0:
-        raise ValueError(f"timestamp {base_us} is not positive")
+    if base_us < TIMESTAMP_US_MIN:
+        raise ValueError(f"timestamp {base_us} is before the year 1")
     latest = max(timestamps_us)
     if latest >= 2**63:
         raise ValueError(f"timestamp {latest} does not fit 63 bits")
+    base_us = base_us or -1  # 0 says that there are none.
     if latest == base_us:
         return None, None, base_us
     lows = array("I", [each - base_us & 0xFFFFFFFF for each in timestamps_us])

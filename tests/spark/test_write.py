@@ -99,6 +99,26 @@ def test_times_and_topics_are_the_rows_own(spark: Any, broker: Any) -> None:
     assert {tuple(row) for row in found.collect()} == {tuple(row) for row in frame.collect()}
 
 
+def test_times_before_1970(spark: Any, broker: Any) -> None:
+    """Where the topic takes any: written, read, and where to begin."""
+    link = http.client.HTTPConnection("127.0.0.1", broker.port("discovery"), timeout=60)
+    given = {"Content-Type": "application/json"}
+    link.request("PUT", "/v1/topics/early", b'{"timestamps":"any"}', given)
+    assert link.getresponse().status in (200, 201)
+    link.close()
+    frame = spark.range(-50, 50).selectExpr(
+        "cast(id as string) as value", "timestamp_micros(id * 40000000000001) as timestamp"
+    )
+    write(frame, broker, "early")
+    back = topic_of(spark, broker, "early").selectExpr("cast(value as string) value", "timestamp")
+    assert {tuple(row) for row in back.collect()} == {tuple(row) for row in frame.collect()}
+    assert back.where("timestamp < timestamp'1970-01-01 00:00:00Z'").count() == 50
+    reader = spark.read.format("barco").option("endpoints", endpoint_of(broker))
+    reader = reader.option("subscribe", "early").option("startingTimestamp", "-400000000000")
+    late = reader.option("startingOffsetsByTimestampStrategy", "latest").load()
+    assert late.where("timestamp >= timestamp_millis(-400000000000)").count() == 59
+
+
 def test_keys_that_are_larger_than_values(spark: Any, broker: Any) -> None:
     """All of one slice: what a shard takes as one batch is bounded with its keys."""
     frame = spark.range(0, 30_000, 1, 1).selectExpr("repeat('k', 1000) as key", "'' as value")

@@ -5,6 +5,7 @@ from functools import cache
 
 from barco import limits
 from barco.model import access, bearer
+from barco.protocol import batch
 from barco.workers.http.base import conditions
 from barco.workers.http.listening import places
 from barco.workers.shard import producers
@@ -73,6 +74,7 @@ BESIDE = {
     "FEED_ID_BYTES_MAX": places.ID_BYTES_MAX,
     "NAMED_BYTES_MAX": bearer.NAMED_BYTES_MAX,
     "PRODUCER_NAME_MAX": producers.PRODUCER_NAME_MAX,
+    "TIMESTAMP_US_MIN": batch.TIMESTAMP_US_MIN,
     "TOKEN_BYTES_MAX": access.TOKEN_BYTES_MAX,
 }
 """Of one room alone, by C's name: they stand where they are used."""

@@ -15,7 +15,9 @@ _PARAMETERS = (
         "partitionKey.",
     ),
     Parameter(
-        "timestamp", "Microseconds since 1970, near now; else the broker's clock.", "integer"
+        "timestamp",
+        "Microseconds since 1970, near now unless the topic takes any; else the broker's clock.",
+        "integer",
     ),
     Parameter(
         "slice",
@@ -42,7 +44,8 @@ _PARAMETERS = (
     Parameter(
         "Barco-Header-NAME",
         "A header of the one event, percent-encoded, where NAME is its name: at most 64 of them "
-        "and 16 KiB. So are the fields ce-* of CloudEvents in binary mode.",
+        "and 16 KiB. So are the fields ce-* of CloudEvents in binary mode, of which ce-time and "
+        "ce-partitionkey are time and key as well.",
         header=True,
     ),
     Parameter(
@@ -111,6 +114,24 @@ PRODUCE = Route(
             "of that one member), value (stored as it stands, or base64; null: none), timestamp "
             "and headers (an object of strings or base64). In place of timestamp deliverAt or "
             "deliverAfter, in all lines or in none: as the fields Barco-Deliver-At and -After.",
+        },
+        "application/cloudevents+json": {
+            "type": "object",
+            "description": "A CloudEvent 1.0 in structured mode: attributes become headers "
+            "ce-NAME, datacontenttype content-type, data or data_base64 the value; partitionkey "
+            "and time are key and timestamp as well.",
+            "properties": {
+                "id": {"type": "string"},
+                "source": {"type": "string"},
+                "specversion": {"type": "string", "enum": ["1.0"]},
+                "type": {"type": "string"},
+            },
+            "required": ["id", "source", "specversion", "type"],
+        },
+        "application/cloudevents-batch+json": {
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "Many of them, in one array.",
         },
         "application/octet-stream": {
             "type": "string",

@@ -100,7 +100,7 @@ def make_reactor(options: WorkerOptions, session: int) -> Reactor:
     hosts = ("localhost", options.advertise, *options.clients.get("hosts", ()))
     for name in filter(None, hosts):
         reactor.add_host(name)
-    reactor.take_headers(options.headers)
+    reactor.write_format(options.log_format)
     reactor.take_delays(delay_us_max(options.retention_hours))
     if options.ring_size > 1:
         reactor.park(int(1000 * limits.PRODUCE_WAIT_SECONDS))

@@ -43,8 +43,8 @@ class Supervision:
         """Another certificate, or other keys of tickets (`WorkerOptions.tls`)."""
         self.on_ask: Mapping[str, Callable[[dict[str, Any]], Awaitable[Any]]] = {}
         """By operation: what the supervisor may ask for."""
-        self.on_headers: Callable[[bool], None] = lambda taken: None
-        """Whether events with headers or without a value may be stored."""
+        self.on_format: Callable[[int], None] = lambda format: None
+        """The newest format of logs that may be written."""
         self.on_drain: Callable[[], None] = lambda: None
         self.on_lost: Callable[[], None] = lambda: None
         """The supervisor is gone: an order to exit."""
@@ -112,8 +112,8 @@ class Supervision:
         elif kind == messages.ASK:
             self._answering.add(answer := asyncio.create_task(self._answer(message)))
             answer.add_done_callback(self._answering.discard)
-        elif kind == messages.HEADERS:
-            self.on_headers(message["taken"])
+        elif kind == messages.FORMAT:
+            self.on_format(message["format"])
         elif kind == messages.DRAIN:
             self.on_drain()
         elif kind == messages.REPLY:

@@ -21,6 +21,7 @@ from barco import limits
 from barco.errors import (
     BusyError,
     NotFoundError,
+    NotReadyError,
     ProtocolError,
     QuotaExceededError,
     RequestError,
@@ -61,8 +62,10 @@ async def checked(
         for batch in batches:
             if found:
                 await asyncio.sleep(0)
+            if near is not None and base_of(batch) < 0:
+                near(base_of(batch))  # Refused for good, before it is refused for now.
             outline = check(index, batch)
-            if near is not None and outline[4]:
+            if near is not None and base_of(batch):
                 near(base_of(batch))
                 near(outline[4])
             found.append((batch, outline))
@@ -70,6 +73,8 @@ async def checked(
         raise TooLargeError(f"{error}: at most 1 MiB of values, or one event.") from None
     except (ProtocolError, ValueError) as error:
         raise RequestError(f"The batch cannot be staged: {error}.") from None
+    except RuntimeError as error:
+        raise NotReadyError(f"Not now: {error}.") from None
     if look is not None:
         await look()
     return found

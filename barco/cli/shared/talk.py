@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,8 @@ Brokers:
   Without it $BARCO_ENDPOINT counts, and else 127.0.0.1:9250. With TLS write https://HOST:PORT, and
   --ca FILE names whom to trust, and --certificate FILE is the client's own where they ask for one.
 """
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 EXIT_CODES = """\
 Exit codes:
@@ -178,7 +180,7 @@ def place(text: str) -> str:
     if text in ("earliest", "latest"):
         return text
     digits = text.removeprefix("timestamp:")
-    if digits.isdecimal() and int(digits) < 2**63:
+    if digits.removeprefix("-").isdecimal() and abs(int(digits)) < 2**63:
         return f"timestamp:{int(digits)}"
     try:
         moment = datetime.fromisoformat(text)
@@ -189,7 +191,7 @@ def place(text: str) -> str:
         ) from None
     if moment.tzinfo is None:
         moment = moment.astimezone()
-    return f"timestamp:{max(0, round(moment.timestamp() * 1_000_000))}"
+    return f"timestamp:{(moment - _EPOCH) // timedelta(microseconds=1)}"
 
 
 def start_of(place_text: str) -> Literal["earliest", "latest"] | int:
@@ -318,7 +320,7 @@ def time_of(timestamp_us: int) -> str:
         moment = datetime.fromtimestamp(whole, UTC)
     except (ValueError, OverflowError, OSError):
         return f"{timestamp_us}us"
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros:06}Z"
+    return f"{moment.replace(tzinfo=None).isoformat()}.{micros:06}Z"
 
 
 def _checked(check: Any, text: str) -> str:

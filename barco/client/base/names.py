@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from barco._native import headers_encode
 from barco.limits import KEY_BYTES_MAX
 from barco.model.delays import DELAY_HOURS_MAX, DELAYED_TOPIC_BYTES_MAX, HOUR_US
+from barco.protocol.batch import TIMESTAMP_US_MIN
 
 Bytes = bytes | bytearray | memoryview | str
 Headers = Mapping[str, Bytes] | Iterable[tuple[str, Bytes]]
@@ -68,9 +69,11 @@ def to_headers(given: Headers | None) -> bytes | None:
 
 
 def check_timestamp(timestamp_us: int | None) -> None:
-    """ValueError unless it is None or microseconds after 1970."""
-    if timestamp_us is not None and not 0 < timestamp_us < 2**63:
-        raise ValueError(f"a timestamp is microseconds since 1970, and positive: {timestamp_us}")
+    """ValueError unless it is None or microseconds since 1970, from the year 1 on."""
+    if timestamp_us is not None and not TIMESTAMP_US_MIN <= timestamp_us < 2**63:
+        raise ValueError(
+            f"a timestamp is microseconds since 1970, from the year 1 on: {timestamp_us}"
+        )
 
 
 def due_us(

@@ -74,7 +74,7 @@ def place_of(to: str | datetime | int) -> str:
             raise ValueError("a datetime has to have a time zone")
         to = (to - _EPOCH) // timedelta(microseconds=1)
     if isinstance(to, int):
-        if not 0 <= to < 2**63:
+        if not -(2**63) < to < 2**63:
             raise ValueError(f"a time is microseconds since 1970, not {to}")
         return f"timestamp:{to}"
     if to not in ("earliest", "latest"):

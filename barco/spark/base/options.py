@@ -348,7 +348,8 @@ def _milliseconds(text: str) -> Places | None:
 
 def _timestamp(text: str) -> str:
     value = _whole(text)
-    if not 0 <= value < 2**53:
+    # -1 and -2 are what Kafka's options have for its ends: nobody means a time by them.
+    if not -(2**53) < value < 2**53 or value in (EARLIEST, LATEST):
         raise ValueError(f"{value} is not a time in milliseconds since 1970")
     return f"timestamp:{value * 1000}"
 

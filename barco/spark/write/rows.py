@@ -12,7 +12,7 @@ from barco import _native
 from barco.client.wire.http1 import Response
 from barco.errors import BarcoError
 from barco.limits import KEY_BYTES_MAX
-from barco.protocol.batch import split_batches
+from barco.protocol.batch import TIMESTAMP_US_MIN, split_batches
 from barco.spark.base.options import OptionError
 from barco.spark.base.schema import TYPES
 from barco.spark.write.commit import WriteOptions
@@ -96,7 +96,9 @@ def which_row(answer: Response, body: bytes) -> str:
     if answer.status == 413:
         size, key, value, _ = max(rows, key=lambda row: row[0])
         return f" The largest of {len(rows)} has {size} bytes: {row_words(key, value)}."
-    found = [row for row in rows if str(row[3]) == stamp]
+    # What times of 0 count from is the microsecond before.
+    stamps = (stamp, "0") if stamp == "-1" else (stamp,)
+    found = [row for row in rows if str(row[3]) in stamps]
     return f" It is in column timestamp of {row_words(*found[0][1:3])}." if found else ""
 
 
@@ -128,12 +130,12 @@ def columns_of(batch: pa.RecordBatch) -> Columns:
         columns = columns._replace(headers=_headers(batch.column("headers"), columns))
     times = numbers.get("timestamp")
     if times is not None:
-        wrong = (times <= 0) | (times > TIMESTAMP_US_MAX)
+        wrong = (times < TIMESTAMP_US_MIN) | (times > TIMESTAMP_US_MAX)
         refuse(
             columns,
             wrong,
             f"its timestamp, {times[np.argmax(wrong)]}, is none: column timestamp counts "
-            "microseconds from 1970 on, and a null is now",
+            "microseconds since 1970, from the year 1 on, and a null is now",
         )
     return columns
 

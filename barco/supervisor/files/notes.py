@@ -19,7 +19,7 @@ PROCESSES = "processes.json"
 JOURNALS, NAMED = "journals", "named"
 """In that file, outside of its checksum."""
 
-NEWEST = LOG_FORMATS[-1]
+OLDEST, NEWEST = LOG_FORMATS[0], LOG_FORMATS[-1]
 
 log = logging.getLogger("barco.supervisor")
 
@@ -43,7 +43,7 @@ def log_format(path: Path) -> int:
         given: Any = json.loads((path / PROCESSES).read_text("ascii"))
         return int(given["format"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return LOG_FORMATS[0]
+        return OLDEST
 
 
 class NotedRing(Protocol):
@@ -65,8 +65,8 @@ class DirectoryNotes:
 
     def __init__(self, path: Path, alone: bool, write: Callable[[], None]) -> None:
         self.named, self.format = journals_named(path), log_format(path)
-        self.is_open = alone and self.format >= NEWEST
-        """Whether all of the newest format may be written."""
+        self.written = self.format if alone else OLDEST
+        """The newest format that may be written."""
         self._write = write
 
     def note_named(self) -> None:
@@ -76,23 +76,23 @@ class DirectoryNotes:
 
     def look(self, stats: Iterable[Mapping[str, Any]], ring: NotedRing | None) -> dict[str, Any]:
         """What the workers are to be told, if anything. stats: their figures; ring: the others."""
-        wanted = any(each.get(messages.REFUSED) for each in stats)
-        before, self.is_open = self.is_open, self._is_open(wanted, ring)
+        wanted = max((each.get(messages.WANTED, OLDEST) for each in stats), default=OLDEST)
+        before, self.written = self.written, self._may_write(wanted, ring)
         if ring is not None:
             ring.note_format(self.format)
-        if before == self.is_open:
+        if before == self.written:
             return {}
-        return {"type": messages.HEADERS, "taken": self.is_open}
+        return {"type": messages.FORMAT, "format": self.written}
 
-    def _is_open(self, wanted: bool, ring: NotedRing | None) -> bool:
+    def _may_write(self, wanted: int, ring: NotedRing | None) -> int:
         said = [] if ring is None else ring.formats()
         if said is None:
-            return False
-        all_read = all(read >= NEWEST for read, _ in said)
-        wanted |= any(noted >= NEWEST for _, noted in said)
-        if self.format < NEWEST and wanted and all_read and self._note(self.named, NEWEST):
-            log.info("the logs have format %d from now on: earlier versions refuse them", NEWEST)
-        return self.format >= NEWEST and all(noted >= NEWEST for _, noted in said)
+            return OLDEST
+        wanted = max([wanted, *(noted for _, noted in said)])
+        found = min([wanted, NEWEST, *(read for read, _ in said)])
+        if self.format < found and self._note(self.named, found):
+            log.info("the logs have format %d from now on: earlier versions refuse them", found)
+        return min([self.format, *(noted for _, noted in said)])
 
     def _note(self, named: bool, format: int) -> bool:
         before = self.named, self.format

@@ -242,6 +242,10 @@ def test_times():
     assert talk.place("timestamp:5") == talk.place("5") == "timestamp:5"
     assert talk.time_of(1_769_860_800_000_001) == "2026-01-31T12:00:00.000001Z"
     assert talk.time_of(2**62) == f"{2**62}us"
+    assert talk.time_of(-1) == "1969-12-31T23:59:59.999999Z"
+    assert talk.time_of(-62135596800000000) == "0001-01-01T00:00:00.000000Z"
+    assert talk.place("1969-12-31T23:59:59Z") == "timestamp:-1000000"
+    assert talk.place("timestamp:-5") == "timestamp:-5"
     assert talk.size_of(1536) == "1.5 KiB"
 
 

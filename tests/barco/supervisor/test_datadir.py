@@ -238,10 +238,10 @@ def test_a_table_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
 
 
 def test_logs_of_a_later_version_are_refused(tmp_path: Path) -> None:
-    """In words: an earlier version finds 2 where events may have headers, as this one a 3."""
+    """In words: an earlier version finds 2 where events may have headers, as this one a 4."""
     identity, file = table_of(tmp_path)
-    file.write_text(file.read_text().replace('"format": 2', '"format": 3', 1))
-    words = "logs have format 3, this version of barco reads 1 to 2: use the version that wrote"
+    file.write_text(file.read_text().replace('"format": 3', '"format": 4', 1))
+    words = "logs have format 4, this version of barco reads 1 to 3: use the version that wrote"
     with pytest.raises(DataDirError, match=words):
         datadir.adopt_table(tmp_path, identity)
 
@@ -255,7 +255,7 @@ def test_logs_of_a_later_version_are_refused(tmp_path: Path) -> None:
         ('"token": "0"', '"token": 0', "a token is a decimal number, as text"),
         ('"genesis": true', '"genesis": 1', "and a genesis or none"),
         ('"processes": [', '"processes": [[],', "an entry of a table has"),
-        ('"format": 2', '"form": 2', "'format'"),
+        ('"format": 3', '"form": 3', "'format'"),
         ("{", "[" * 99_999, "recursion"),
         ("{", "", "Extra data|Expecting"),
     ],

@@ -81,7 +81,7 @@ def test_what_is_told_while_it_is_being_started_waits_for_it() -> None:
 
         async def start(options: WorkerOptions, inherit: Sequence[int]) -> Child:
             its_end.append(socket.socket(fileno=os.dup(inherit[0])))
-            keeper.send({"type": messages.HEADERS, "taken": True})
+            keeper.send({"type": messages.FORMAT, "format": 2})
             await asyncio.sleep(0)
             return process
 
@@ -98,7 +98,7 @@ def test_what_is_told_while_it_is_being_started_waits_for_it() -> None:
             there = await Channel.open(its_end[0])
             life.send({"type": messages.DRAIN})
             heard = there.messages()
-            for kind in (messages.HEADERS, messages.DRAIN):
+            for kind in (messages.FORMAT, messages.DRAIN):
                 assert (await anext(heard))["type"] == kind
             process.kill()
             life.channel.close()

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from barco import _native
 from barco.errors import ProtocolError, RequestError
 from barco.model.queues import DEAD_PREFIX
-from barco.protocol.batch import split_batches
+from barco.protocol.batch import base_of, split_batches
 
 EVENT, LINES, BATCH, _CUT, KEYED = range(5)
 """Kinds of bodies, as the core counts them (`enum content`)."""
@@ -23,7 +23,8 @@ class OfBody(NamedTuple):
 
     value: bytes | None
     key: bytes | None = None
-    time_us: int = 0
+    time_us: int | None = None
+    """None: it has none of its own."""
     headers: Headers = ()
 
 
@@ -86,7 +87,7 @@ class _Single:
             one = _native.batch_encode([b""], None, headers=[self._headers])
             _, _, _, _, *more = _native.batch_events(one)[0]
             headers = more[0] if more else ()
-        return OfBody(self._body, self._key, 0, headers)
+        return OfBody(self._body, self._key, None, headers)
 
     def without(self, gone: Collection[int]) -> bytes | None:
         return None if gone else self._body
@@ -172,6 +173,7 @@ class _Batch:
 
     def __init__(self, body: bytes) -> None:
         self._events = _native.batch_events(body)
+        self._timed = base_of(memoryview(body)) != 0
         self.values: Collection[bytes | None] = [each[3] for each in self._events]
 
     def line(self, at: int) -> int:
@@ -179,7 +181,8 @@ class _Batch:
 
     def event(self, at: int) -> OfBody:
         _, time_us, key, value, *more = self._events[at]
-        return OfBody(value, key, time_us, more[0] if more else ())
+        own = time_us if self._timed else None
+        return OfBody(value, key, own, more[0] if more else ())
 
     def without(self, gone: Collection[int]) -> bytes | None:
         left = [self.event(at) for at in range(len(self.values)) if at not in gone]
@@ -188,11 +191,11 @@ class _Batch:
 
 def packed(events: list[OfBody]) -> bytes:
     """Events as a batch; one without a time has the broker's where none has one."""
-    times = [each.time_us for each in events]
+    times = [each.time_us for each in events if each.time_us is not None]
     return _native.batch_encode(
         [each.value for each in events],
         [each.key for each in events],
-        {"timestamp": times} if all(times) else None,
+        {"timestamp": times} if len(times) == len(events) else None,
         headers=[_native.headers_encode(each.headers) or None for each in events],
     )
 
@@ -217,12 +220,12 @@ def _enveloped(line: bytes) -> OfBody:
     """The event of a line: its value is the text that stands there."""
     text = line.decode()
     members = {name: (value, raw) for name, value, raw in _members(text)}
-    time_us = members.get("timestamp", (0, ""))[0]
+    time_us = members.get("timestamp", (None, ""))[0]
     headers = members.get("headers", ({}, "{}"))[1]
     return OfBody(
         _bytes(*members["value"]),
         _characters(*members.get("key", (None, ""))),
-        time_us if type(time_us) is int else 0,
+        time_us if type(time_us) is int else None,
         tuple((name, _characters(each, raw) or b"") for name, each, raw in _members(headers)),
     )
 

@@ -78,10 +78,16 @@ def parse_place(text: str) -> str | int:
     if text in ("earliest", "latest"):
         return text
     if text.startswith(_TIMESTAMP):
-        return str(parse_number("The timestamp", text[len(_TIMESTAMP) :]))
+        return str(parse_timestamp(text[len(_TIMESTAMP) :]))
     if _DATE.match(text):
         return str(parse_time(text))
     return parse_cursor(text).offset
+
+
+def parse_timestamp(text: str) -> int:
+    """Microseconds since 1970, or before it with a sign."""
+    number = parse_number("The timestamp", text.removeprefix("-"))
+    return -number if text.startswith("-") else number
 
 
 def parse_time(text: str) -> int:
@@ -94,7 +100,7 @@ def parse_time(text: str) -> int:
         raise RequestError("That is no time: 2026-01-31T12:00:00Z is one.") from None
     if moment.tzinfo is None:
         raise RequestError("A time says its zone: 2026-01-31T12:00:00Z, or +01:00 for Z.")
-    return max(0, (moment - _EPOCH) // timedelta(microseconds=1))
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def parse_columns(text: str | None) -> int | None:
@@ -174,7 +180,7 @@ class Read:
             raise RequestError("The parameter at is timestamp:<µs>.")
         if not piece_bytes and at is None:
             return {}
-        at_us = None if at is None else parse_number("The timestamp", at[len(_TIMESTAMP) :])
+        at_us = None if at is None else parse_timestamp(at[len(_TIMESTAMP) :])
         args = {"topic": topic, "piece_bytes": piece_bytes, "at_us": at_us}
         answers: dict[int, dict[int, dict[str, Any]]]
         answers = await self._context.ask_all("plan", args, timeout=PLAN_SECONDS)

@@ -270,7 +270,7 @@ async def test_head_is_what_get_is() -> None:
 @pytest.mark.parametrize(
     "place",
     ["", "x", "now", "0", "00000001-000000000000000g", "00000001-00000000000000001", "timestamp:",
-     "timestamp:-1", "timestamp:1e9", "timestamp:nan", "timestamp:" + "9" * 30,
+     "timestamp:--1", "timestamp:1e9", "timestamp:nan", "timestamp:" + "9" * 30,
      "00000001-8000000000000000", "00000001-0000000000000009", "00000001_0000000000000000"],
 )  # fmt: skip
 def test_bad_places_are_400(place: str) -> None:
