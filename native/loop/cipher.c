@@ -141,6 +141,8 @@ void cipher_free(struct cipher *cipher)
     free(cipher);
 }
 
+int cipher_nid(const struct cipher *cipher) { return cipher->kind->nid; }
+
 size_t cipher_key_bytes(const struct cipher *cipher) { return cipher->kind->key_bytes; }
 
 static bool init(struct cipher *cipher, const uint8_t *key, size_t key_len, const uint8_t *number)

@@ -17,6 +17,7 @@ struct cipher; /* with a key, for one direction */
 /* By OpenSSL's number of it (NID); NULL: no provider has it, or there is no memory. */
 struct cipher *cipher_new(int nid, bool seals);
 void cipher_free(struct cipher *cipher); /* nothing of the key is left in memory */
+int cipher_nid(const struct cipher *cipher);
 /* How long its key is. */
 size_t cipher_key_bytes(const struct cipher *cipher);
 bool cipher_use(struct cipher *cipher, const uint8_t *key);

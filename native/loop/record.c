@@ -89,11 +89,11 @@ bool record_renew(struct record_keys *keys)
 bool record_show(const struct record_keys *keys, struct record_key *out)
 {
     assert(keys->cipher != NULL && keys->secret_len > 0);
-    const int nid = EVP_CIPHER_CTX_get_nid(keys->cipher);
+    const int nid = cipher_nid(keys->cipher);
     out->cipher = nid == NID_aes_128_gcm   ? RECORD_AES_128
                   : nid == NID_aes_256_gcm ? RECORD_AES_256
                                            : RECORD_CHACHA;
-    out->len = (uint8_t)EVP_CIPHER_CTX_get_key_length(keys->cipher);
+    out->len = (uint8_t)cipher_key_bytes(keys->cipher);
     out->number = keys->number;
     memcpy(out->iv, keys->iv, sizeof out->iv);
     assert(out->len <= sizeof out->key);
