@@ -646,9 +646,15 @@ class Reactor:
         """From now on produces are traced whose traceparent says so, and that share of others."""
     def spans(
         self,
-    ) -> tuple[list[tuple[bytes, bytes, str, int, int, int, int, int, int, int, int, int]], int]:
-        """Of those answered since the last call: trace, parent (or b""), topic, status, events;
-        then in microseconds since 1970, 0 for what it never came to: begun, received, built,
+    ) -> tuple[
+        list[
+            tuple[bytes, bytes, bytes, bool, str, str, int, int, int, int, int, int, int, int, int]
+        ],
+        int,
+    ]:
+        """Of those answered since the last call: trace, parent (or b""), the span of its hand-off
+        (or b""), whether it is another process's, which has handed it over, what its client calls
+        it (or ""), topic, status, events; then in microseconds since 1970, 0 for what it never came to: begun, received, built,
         written, replicated, handed to another process, answered. And how many were lost."""
     def stages(self) -> dict[str, tuple[int, list[int]]]:
         """How long the stages of a produce took since the start: the sum in microseconds, and how

@@ -8,16 +8,55 @@ forge a line: JSON escapes it, the terminal form prints its repr, and lines have
 import json
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any, TextIO
+from collections.abc import Coroutine, Mapping
+from contextvars import ContextVar
+from typing import Any, Self, TextIO
 
 from barco.limits import LOG_LINE_BYTES_MAX
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
+GIVEN_ID_BYTES_MAX = 128
+"""Of what a client calls its request: twice what people use; the core takes no more."""
+
+
+class Followed:
+    """With this, lines of a task are about a request that somebody follows by its id. Each request
+    has a task, with a context of its own."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+
+    def __enter__(self) -> Self:
+        _asked.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """It is answered: what goes on, a connection that it opened perhaps, is others' as well."""
+        self.id = ""
+
+
+_asked: ContextVar[Followed | None] = ContextVar("barco.asked", default=None)
+
+
+async def about(request: str, work: Coroutine[Any, Any, None]) -> None:
+    """Does it, as a part of that request."""
+    with Followed(request[:GIVEN_ID_BYTES_MAX]):
+        await work
+
+
+def asked_id() -> str:
+    """Of the request that this task is about; "": it has none, or is answered."""
+    asked = _asked.get()
+    return "" if asked is None else asked.id
+
+
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    found = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    if "request" not in found and (request := asked_id()):
+        found["request"] = request
+    return found
 
 
 def _text(record: logging.LogRecord) -> str:

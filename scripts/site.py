@@ -156,7 +156,8 @@ def http_page() -> str:
 
 def _operation(title: str, operation: dict[str, Any]) -> list[str]:
     parts = [f"### {title}", operation["summary"]]
-    parameters = operation.get("parameters", ())
+    # What all of them have is told once, in api.md: here it is only referred to.
+    parameters = [each for each in operation["parameters"] if "$ref" not in each]
     rows = [
         (
             f"`{each['name']}`",
@@ -180,6 +181,7 @@ def _operation(title: str, operation: dict[str, Any]) -> list[str]:
         (f"`{name}`", status, header["description"])
         for status, answer in operation["responses"].items()
         for name, header in answer.get("headers", {}).items()
+        if "$ref" not in header
     ]
     return parts + _table(("header", "of", ""), heads)
 

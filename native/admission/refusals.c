@@ -11,14 +11,16 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
-static bool begin_life(struct refusals *refusals)
+#define ID_BYTES 32u /* of one that is made here, with its end */
+
+bool ids_begin(struct reactor *reactor)
 {
     uint8_t bytes[6];
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
         return false;
     for (unsigned i = 0; i < sizeof bytes; i++)
-        snprintf(refusals->life + 2 * i, 3, "%02x", bytes[i]);
-    assert(strlen(refusals->life) == 2 * sizeof bytes);
+        snprintf(reactor->life + 2 * i, 3, "%02x", bytes[i]);
+    assert(strlen(reactor->life) == 2 * sizeof bytes);
     return true;
 }
 
@@ -31,8 +33,7 @@ bool refusals_of(struct reactor *reactor, uint32_t users)
         return false;
     if (refusals == NULL) {
         refusals = calloc(1, sizeof *refusals);
-        if (refusals == NULL || !begin_life(refusals)) {
-            free(refusals);
+        if (refusals == NULL) {
             free(tallies);
             return false;
         }
@@ -54,17 +55,22 @@ void refusals_free(struct reactor *reactor)
     reactor->refusals = NULL;
 }
 
-uint64_t refusals_number(struct reactor *reactor)
+void id_given(struct slot *slot, const struct http1_request *head)
 {
-    return reactor->refusals == NULL ? 0 : ++reactor->refusals->given;
+    struct http1_slice given;
+    assert(slot->id == NULL);
+    if (!given_id_find(head, &given) || (slot->id = malloc(given.len + 1)) == NULL)
+        return;
+    memcpy(slot->id, given.p, given.len);
+    slot->id[given.len] = 0;
 }
 
-size_t refusals_id(const struct reactor *reactor, uint64_t number, char *out)
+const char *id_of(struct reactor *reactor, struct slot *slot)
 {
-    assert(reactor->refusals != NULL && number > 0 && number <= reactor->refusals->given);
-    const int len = snprintf(out, REFUSAL_ID_BYTES, "%s-%" PRIx64, reactor->refusals->life, number);
-    assert(len > 0 && (size_t)len < REFUSAL_ID_BYTES);
-    return (size_t)len;
+    if (slot->id == NULL && (slot->id = malloc(ID_BYTES)) != NULL)
+        snprintf(slot->id, ID_BYTES, "%s-%" PRIx64, reactor->life, ++reactor->ids_made);
+    assert(slot->id == NULL || strlen(slot->id) <= GIVEN_ID_BYTES_MAX);
+    return slot->id;
 }
 
 static uint8_t keep_text(char *into, size_t most, const struct http1_slice *text)
@@ -88,24 +94,25 @@ static void keep_address(char *into, int fd)
         inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&at)->sin6_addr, into, REFUSAL_FROM_BYTES);
 }
 
-uint64_t refusals_note(struct conn *conn, const struct http1_slice *method,
-                       const struct http1_slice *path, uint32_t user, uint16_t status,
-                       const char *why)
+void refusals_note(struct conn *conn, struct slot *slot, const struct http1_slice *method,
+                   const struct http1_slice *path, uint32_t user, uint16_t status,
+                   const char *why)
 {
     struct refusals *refusals = conn_reactor(conn)->refusals;
-    const uint64_t number = refusals_number(conn_reactor(conn));
+    slot->noted = true;
     if (refusals == NULL)
-        return number;
+        return;
     assert(user == NO_USER || user < refusals->users);
     struct tally *tally = &refusals->tallies[user == NO_USER ? refusals->users : user];
     refusals->any = true;
     if (tally->kept >= REFUSALS_KEPT_OF_ONE || refusals->count >= REFUSALS_KEPT) {
         tally->more++;
-        return number;
+        return;
     }
     tally->kept++;
     struct refusal *kept = &refusals->kept[refusals->count++];
-    kept->number = number;
+    const char *id = id_of(conn_reactor(conn), slot);
+    snprintf(kept->id, sizeof kept->id, "%s", id == NULL ? "" : id);
     kept->wall_us = conn->loop->wall_us;
     kept->why = why;
     kept->user = user;
@@ -113,18 +120,17 @@ uint64_t refusals_note(struct conn *conn, const struct http1_slice *method,
     kept->method_len = keep_text(kept->method, sizeof kept->method, method);
     kept->path_len = keep_text(kept->path, sizeof kept->path, path);
     keep_address(kept->from, conn->fd);
-    return number;
 }
 
-uint64_t refusals_note_produce(struct conn *conn, const struct topic *topic, uint32_t user,
-                               uint16_t status, const char *why)
+void refusals_note_produce(struct conn *conn, struct slot *slot, const struct topic *topic,
+                           uint32_t user, uint16_t status, const char *why)
 {
     static const char format[] = "/v1/topic/%.*s/messages";
     char path[sizeof format + TOPIC_NAME_BYTES_MAX];
     const int len = snprintf(path, sizeof path, format, (int)topic->name_len, topic->name);
     assert(len > 0 && (size_t)len < sizeof path);
-    return refusals_note(conn, &(struct http1_slice){"POST", 4},
-                         &(struct http1_slice){path, (uint32_t)len}, user, status, why);
+    refusals_note(conn, slot, &(struct http1_slice){"POST", 4},
+                  &(struct http1_slice){path, (uint32_t)len}, user, status, why);
 }
 
 void refusals_taken(struct reactor *reactor)

@@ -4,19 +4,17 @@
 #ifndef BARCO_REFUSALS_H
 #define BARCO_REFUSALS_H
 
-#include "core/core.h"
-#include "http/http1.h"
+#include "core/client.h"
+#include "http/given_id.h"
 
 #define REFUSALS_KEPT 100u       /* of all users, until they are taken */
 #define REFUSALS_KEPT_OF_ONE 20u /* a flood of one user leaves room for others */
 #define REFUSAL_PATH_BYTES 200u
 #define REFUSAL_METHOD_BYTES 16u
 #define REFUSAL_FROM_BYTES 46u /* an address as text */
-#define REFUSAL_ID_BYTES 32u   /* of an id as text, with its end */
 #define NO_USER UINT32_MAX     /* it was not shown who asks */
 
 struct refusal {
-    uint64_t number; /* of the request: its id, see refusals_id() */
     int64_t wall_us;
     const char *why; /* the problem's type */
     uint32_t user;   /* the number in the table of users, or NO_USER */
@@ -24,6 +22,7 @@ struct refusal {
     uint8_t method_len, path_len;
     char method[REFUSAL_METHOD_BYTES], path[REFUSAL_PATH_BYTES];
     char from[REFUSAL_FROM_BYTES]; /* the client's address; "": none that is known */
+    char id[GIVEN_ID_BYTES_MAX + 1]; /* of the request; "": there was no memory for one */
 };
 
 struct tally {
@@ -32,8 +31,6 @@ struct tally {
 };
 
 struct refusals {
-    char life[13];  /* no other process has it, also none of an earlier life */
-    uint64_t given; /* numbers of requests */
     uint32_t count, users;
     bool any;              /* since they were taken last */
     struct tally *tallies; /* by user, and of NO_USER at the end */
@@ -44,23 +41,25 @@ struct refusals {
  * taken before. False: there is no memory, and nothing has changed. */
 bool refusals_of(struct reactor *reactor, uint32_t users);
 void refusals_free(struct reactor *reactor);
-/* Another request's number; 0 where nobody has to show who asks: such a request has no id. */
-uint64_t refusals_number(struct reactor *reactor);
-/* The id that answer and line have. The length, below REFUSAL_ID_BYTES. */
-size_t refusals_id(const struct reactor *reactor, uint64_t number, char *out);
+/* Ids of requests begin here. False: there is nothing random. */
+bool ids_begin(struct reactor *reactor);
+/* The request is called what its client calls it, if it calls it anything. */
+void id_given(struct slot *slot, const struct http1_request *head);
+/* The id that answer and line have: given, or made now. NULL: there is no memory for one. */
+const char *id_of(struct reactor *reactor, struct slot *slot);
 /* Whether an answer of that status refuses what somebody has no right to, or too much of. */
 static inline bool is_refusal(uint16_t status)
 {
     return status == 401 || status == 403 || status == 429;
 }
 
-/* Notes that this was refused. The request's number. */
-uint64_t refusals_note(struct conn *conn, const struct http1_slice *method,
-                       const struct http1_slice *path, uint32_t user, uint16_t status,
-                       const char *why);
-/* Notes a refused produce by its topic: its head is gone. The number. */
-uint64_t refusals_note_produce(struct conn *conn, const struct topic *topic, uint32_t user,
-                               uint16_t status, const char *why);
+/* Notes that this was refused. */
+void refusals_note(struct conn *conn, struct slot *slot, const struct http1_slice *method,
+                   const struct http1_slice *path, uint32_t user, uint16_t status,
+                   const char *why);
+/* Notes a refused produce by its topic: its head is gone. */
+void refusals_note_produce(struct conn *conn, struct slot *slot, const struct topic *topic,
+                           uint32_t user, uint16_t status, const char *why);
 /* All of it has been taken. */
 void refusals_taken(struct reactor *reactor);
 

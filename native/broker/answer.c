@@ -1,5 +1,6 @@
 /* Answers as bytes: the one place that writes HTTP responses, on the produce path without Python.
  */
+#define _GNU_SOURCE
 #include "broker/answer.h"
 
 #include <assert.h>
@@ -16,8 +17,10 @@
 #include "log/clock.h"
 #include "loop/output.h"
 
+#define ID_FIELD "Barco-Request-Id"
 #define PARTS_ON_STACK 256u
 #define PART_BYTES 160u /* of one part in the answer, at most */
+#define TAIL_BYTES (128u + GIVEN_ID_BYTES_MAX) /* of what ends every head, at most */
 
 #define SHOW_A_TOKEN                                                                               \
     "show a user's token: Authorization: Bearer TOKEN, or Basic with the user's name and the "     \
@@ -223,8 +226,14 @@ static char *put_i64(char *at, int64_t value)
     return put_u64(at, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
+/* Of every answer: TAIL_BYTES at most. Where the request has an id, that is a part of it. */
 static char *put_tail(char *at, const struct conn *conn, const struct slot *slot)
 {
+    if (slot->id != NULL) {
+        at = PUT(at, ID_FIELD ": ");
+        at = put_text(at, slot->id, strlen(slot->id));
+        at = PUT(at, "\r\n");
+    }
     at = PUT(at, "Date: ");
     at = put_text(at, conn_reactor(conn)->date, strlen(conn_reactor(conn)->date));
     if (slot->close)
@@ -344,7 +353,7 @@ static void render_produced(struct conn *conn, const struct slot *slot)
 
 static void render_duplicate(struct conn *conn, const struct slot *slot)
 {
-    char head[256];
+    char head[128 + TAIL_BYTES];
     char *at = PUT(head, "HTTP/1.1 204 No Content\r\nBarco-Duplicate: true\r\n");
     at = put_tail(at, conn, slot);
     conn_write(conn, head, (size_t)(at - head));
@@ -439,30 +448,16 @@ static int problem_extra(char *out, size_t cap, const struct conn *conn, const s
     return 0;
 }
 
-/* A produce that was refused when its slice was looked at. */
-static uint64_t note_produce(struct conn *conn, const struct slot *slot)
+/* What was refused when its slice was looked at is told in the log, by its topic. */
+static void note_late(struct conn *conn, struct slot *slot)
 {
-    return refusals_note_produce(conn, slot->topic, access_user(conn),
-                                 problems[slot->problem].status, problems[slot->problem].type);
+    const struct problem_text *text = &problems[slot->problem];
+    if (!slot->noted && slot->topic != NULL && is_refusal(text->status))
+        refusals_note_produce(conn, slot, slot->topic, access_user(conn), text->status,
+                              text->type);
 }
 
-/* As the line of the log has it, where there is one. */
-static char *put_request_id(char *at, struct conn *conn, const struct slot *slot)
-{
-    struct reactor *reactor = conn_reactor(conn);
-    uint64_t number = slot->refusal;
-    if (number == 0 && slot->topic != NULL && is_refusal(problems[slot->problem].status))
-        number = note_produce(conn, slot);
-    else if (number == 0)
-        number = refusals_number(reactor);
-    if (number == 0)
-        return at;
-    at = PUT(at, "Barco-Request-Id: ");
-    at += refusals_id(reactor, number, at);
-    return PUT(at, "\r\n");
-}
-
-static void render_problem(struct conn *conn, const struct slot *slot)
+static void render_problem(struct conn *conn, struct slot *slot)
 {
     const struct problem_text *text = &problems[slot->problem];
     char extra[320], body[640], head[768];
@@ -490,8 +485,10 @@ static void render_problem(struct conn *conn, const struct slot *slot)
                          "Accept-Encoding: " INFLATE_CODINGS "\r\n");
     if (slot->problem == PROBLEM_METHOD)
         used += snprintf(head + used, sizeof head - (size_t)used, "Allow: POST\r\n");
-    assert(used > 0 && (size_t)used + 256 < sizeof head); /* an id and the tail are shorter */
-    char *at = put_tail(put_request_id(head + used, conn, slot), conn, slot);
+    assert(used > 0 && (size_t)used + TAIL_BYTES < sizeof head);
+    note_late(conn, slot);
+    id_of(conn_reactor(conn), slot);
+    char *at = put_tail(head + used, conn, slot);
     conn_write(conn, head, (size_t)(at - head));
     if (!slot->head_only)
         conn_write(conn, body, (size_t)len);
@@ -518,7 +515,7 @@ size_t answer_refusal(const struct reactor *reactor, uint16_t problem, char *out
 /* It ends with the connection. */
 static void render_stream(struct conn *conn, struct slot *slot)
 {
-    char head[256];
+    char head[TAIL_BYTES];
     const int used = snprintf(head, sizeof head, "HTTP/1.1 %u %s\r\n", slot->status,
                               reason(slot->status));
     assert(slot->first != NULL && slot->first->next == NULL);
@@ -529,9 +526,16 @@ static void render_stream(struct conn *conn, struct slot *slot)
     conn_write(conn, head, (size_t)(at - head));
 }
 
-static void render_python(struct conn *conn, const struct slot *slot)
+/* Whether the upper layer has made an id, which stands in a line of the log. */
+static bool says_id(const struct output *headers)
 {
-    char head[256];
+    static const char name[] = ID_FIELD ": ";
+    return memmem(headers->bytes, headers->len, name, sizeof name - 1) != NULL;
+}
+
+static void render_python(struct conn *conn, struct slot *slot)
+{
+    char head[TAIL_BYTES];
     uint64_t len = 0;
     const struct output *headers = slot->first; /* always there: the extra header lines */
     assert(headers != NULL && slot->status >= 100 && slot->status <= 999);
@@ -545,6 +549,8 @@ static void render_python(struct conn *conn, const struct slot *slot)
     conn_write(conn, head, (size_t)used);
     if (headers->len > 0)
         conn_write(conn, headers->bytes, headers->len);
+    if (slot->status >= 400 && !says_id(headers))
+        id_of(conn_reactor(conn), slot);
     char *at = put_tail(head, conn, slot);
     conn_write(conn, head, (size_t)(at - head));
 }

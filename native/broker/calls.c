@@ -18,7 +18,7 @@
 #define RETURNS_SHARE 4   /* of the memory for bodies and queued events, as what waits here has */
 
 /* A new field of a call goes into the frame here and comes out of it in handoff_in.c. Headers do
- * not: they are in the body by then. */
+ * not: they are in the body by then; nor what was verified here. */
 static_assert(sizeof(struct produce) == 120, "frame_of() copies each field");
 
 static struct call *call_open(struct reactor *reactor, uint64_t *tag)
@@ -127,6 +127,9 @@ uint16_t handoff_send(struct reactor *reactor, uint32_t peer, const struct produ
         frame.flags |= FLAG_AGAIN;
     if (lanes != NULL)
         lanes[number].again = false;
+    struct trace_frame told;
+    if (reactor->spans != NULL && peer_of(conn)->traces && span_hand_on(reactor, &waiter, &told))
+        conn_write(conn, &told, sizeof told);
     write_frame(conn, &frame, produce, bytes);
     reactor->handed_out++;
     return PROBLEM_NONE;
@@ -161,6 +164,8 @@ void handoff_return(struct reactor *reactor, const struct waiter *waiter,
     frame.op = OP_RETURN;
     frame.tag = waiter->tag;
     give_back_all(conn, number);
+    if (reactor->spans != NULL)
+        span_over_answered(reactor, waiter, 0, 0);
     write_frame(conn, &frame, produce, bytes);
     reactor->park.given_back++;
 }
@@ -220,6 +225,7 @@ bool handoff_answered(struct conn *conn, const struct answer_frame *frame)
     if (call == NULL)
         return true;
     struct waiter waiter = call->waiter;
+    peer_of(conn)->traces |= (frame->flags & FLAG_TRACES) != 0;
     call_close(reactor, (uint32_t)frame->tag);
     struct part part = {frame->number, frame->count, frame->epoch, frame->offset};
     if (reactor->spans != NULL)

@@ -10,6 +10,7 @@
 #include "core/frames.h"
 #include "broker/park.h"
 #include "core/route.h"
+#include "core/spans.h"
 #include "broker/slice.h"
 #include "broker/waiter.h"
 #include "http/uri.h"
@@ -78,6 +79,36 @@ static bool goes_back(struct conn *conn, const struct call_frame *frame)
     return (peer->back[frame->number / 8] & bit) != 0;
 }
 
+/* What its next call is a part of. */
+static bool take_trace(struct conn *conn, const uint8_t *bytes)
+{
+    struct peer_conn *peer = peer_of(conn);
+    struct trace_frame told;
+    memcpy(&told, bytes, sizeof told);
+    assert(told.bytes == sizeof told && told.op == OP_TRACE);
+    if (told.id_len > 0 && !given_id_valid(told.id, told.id_len))
+        return false;
+    if (conn_reactor(conn)->spans == NULL) /* nobody here asks for it */
+        return true;
+    if (peer->trace == NULL && (peer->trace = malloc(sizeof told)) == NULL)
+        return true;
+    *peer->trace = told;
+    return true;
+}
+
+/* The call that comes now is a part of that, if it was told of what. */
+static void trace_call(struct conn *conn, const struct waiter *waiter, const struct topic *topic)
+{
+    struct peer_conn *peer = peer_of(conn);
+    assert(waiter->kind == WAITER_PEER);
+    if (peer->trace == NULL)
+        return;
+    if (topic != NULL)
+        span_take_over(conn_reactor(conn), waiter, peer->trace, topic);
+    free(peer->trace);
+    peer->trace = NULL;
+}
+
 static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call_frame *frame)
 {
     struct reactor *reactor = conn_reactor(conn);
@@ -93,6 +124,7 @@ static bool take_call(struct conn *conn, const uint8_t *bytes, const struct call
     uint64_t detail = 0;
     uint16_t problem = PROBLEM_TOO_MANY_TOPICS;
     const bool back = goes_back(conn, frame) || park_strange(reactor, number);
+    trace_call(conn, &waiter, produce.topic);
     if (produce.topic != NULL && returns && back) {
         handoff_return(reactor, &waiter, &produce, number, body, frame->body_len);
         return true;
@@ -166,6 +198,8 @@ static void take_frames(struct conn *conn)
             struct call_frame frame;
             memcpy(&frame, bytes, sizeof frame);
             ok = take_back(conn, bytes, &frame);
+        } else if (ok && bytes[4] == OP_TRACE && len == sizeof(struct trace_frame)) {
+            ok = take_trace(conn, bytes);
         } else if (ok && bytes[4] == OP_ANSWER) {
             struct answer_frame frame;
             memcpy(&frame, bytes, sizeof frame);
@@ -237,11 +271,17 @@ static uint8_t *peer_room(const struct conn *conn, size_t len)
 
 static void peer_closed(struct conn *conn)
 {
+    if (conn_reactor(conn)->spans != NULL)
+        spans_over_forget(conn_reactor(conn), conn_id(conn));
     handoff_lost(conn_reactor(conn), conn);
     park_forget(conn_reactor(conn), conn_id(conn));
 }
 
-static void peer_freed(struct conn *conn) { free(peer_of(conn)->back); }
+static void peer_freed(struct conn *conn)
+{
+    free(peer_of(conn)->back);
+    free(peer_of(conn)->trace);
+}
 
 static void peer_deadline(struct conn *conn, int64_t now_ms)
 {

@@ -8,6 +8,7 @@
 
 #include "base/urgent.h"
 #include "admission/access.h"
+#include "admission/refusals.h"
 #include "broker/feed.h"
 #include "broker/park.h"
 #include "core/spans.h"
@@ -137,7 +138,7 @@ struct reactor *reactor_new(const struct reactor_options *options, const char **
     reactor->call_free = UINT32_MAX;
     reactor->asking.share = ASKING_SHARE_MAX;
     reactor->yielded_end = &reactor->yielded;
-    if (!route_init(reactor)) {
+    if (!ids_begin(reactor) || !route_init(reactor)) {
         reactor_free(reactor);
         return NULL;
     }

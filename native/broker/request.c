@@ -112,9 +112,8 @@ static void note_refusal(struct conn *conn, const struct http1_request *head, st
                          uint16_t problem)
 {
     if (is_refusal(answer_status(problem)))
-        slot->refusal = refusals_note(conn, &head->method_text, &head->path,
-                                      access_refused(conn, problem), answer_status(problem),
-                                      answer_type(problem));
+        refusals_note(conn, slot, &head->method_text, &head->path, access_refused(conn, problem),
+                      answer_status(problem), answer_type(problem));
 }
 
 /* A produce that was refused with its body there. */
@@ -122,8 +121,8 @@ static void note_late_refusal(struct conn *conn, const struct topic *topic, stru
                               uint16_t problem)
 {
     if (is_refusal(answer_status(problem)))
-        slot->refusal = refusals_note_produce(conn, topic, access_refused(conn, problem),
-                                              answer_status(problem), answer_type(problem));
+        refusals_note_produce(conn, slot, topic, access_refused(conn, problem),
+                              answer_status(problem), answer_type(problem));
 }
 
 /* Unpacks the body that came, if it is packed; then it is the request's instead. What it makes is
@@ -274,6 +273,7 @@ static void begin_request(struct conn *conn, const struct http1_request *head,
     slot->close = !head->keep_alive;
     slot->http10_keep_alive = head->keep_alive && head->minor == 0;
     slot->head_only = head->method == HTTP1_HEAD;
+    id_given(slot, head);
     request->body_want = head->content_length > 0 ? (uint64_t)head->content_length : 0;
     conn_reactor(conn)->requests++;
     conn->since_ms = conn->loop->now_ms;

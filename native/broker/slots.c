@@ -67,8 +67,10 @@ void slot_clear(struct conn *conn, struct slot *slot)
     outputs_free(slot->first);
     span_drop(conn_reactor(conn), slot);
     free(slot->parts);
+    free(slot->id);
     slot->first = slot->last = NULL;
     slot->parts = NULL;
+    slot->id = NULL;
 }
 
 void slot_parts_clear(struct slot *slot)

@@ -68,12 +68,15 @@ void handoff_answer(struct reactor *reactor, const struct waiter *waiter, uint16
 {
     struct conn *conn = loop_conn(&reactor->loop, waiter->conn);
     assert(problem != PROBLEM_NONE || part != NULL); /* where it is, if it is anywhere */
+    if (reactor->spans != NULL)
+        span_over_answered(reactor, waiter, problem == PROBLEM_NONE ? 200 : answer_status(problem),
+                           problem == PROBLEM_NONE ? part->count : 0);
     if (conn == NULL || conn->closed)
         return;
     struct answer_frame frame = {
         .bytes = sizeof frame,
         .op = OP_ANSWER,
-        .flags = duplicate ? FLAG_DUPLICATE : 0,
+        .flags = FLAG_TRACES | (duplicate ? FLAG_DUPLICATE : 0),
         .problem = problem,
         .tag = waiter->tag,
         .detail = detail,
@@ -125,6 +128,8 @@ void produce_stable(struct reactor *reactor, struct run *run)
         slot_part_done(reactor, &run->waiter, run->problem, run->count == 0, &part, expected);
         break;
     case WAITER_PEER:
+        if (reactor->spans != NULL)
+            span_stored(reactor, &run->waiter);
         handoff_answer(reactor, &run->waiter, run->problem, run->count == 0, &part, expected);
         break;
     case WAITER_APPEND: tell_appended(reactor, run->waiter.tag, 200, &part); break;

@@ -23,9 +23,11 @@ struct slot {
     bool head_only, minimal, close, http10_keep_alive, want_continue, control;
     bool delayed; /* its event waits until it is due: the answer names it */
     bool checked; /* what was withheld is produced, or what is left of it */
+    bool noted;   /* for the log: it was refused */
     uint16_t status;
     uint16_t problem;
-    uint64_t refusal;  /* the number of a request that was refused, if it has one already */
+    char *id;          /* of its request: what its client calls it, or what it was called when an
+                        * answer or a line of the log wanted one; NULL: nothing yet */
     uint32_t waiting;  /* parts without an answer */
     uint32_t part_count;
     struct topic *topic;

@@ -202,6 +202,8 @@ struct reactor {
     struct access *access; /* who may produce what; NULL: nobody is asked */
     struct shown *shown; /* of all connections that showed something, see access.c */
     struct refusals *refusals; /* told in the log; NULL as long as access is */
+    char life[13];      /* no other process has it, also none of an earlier life */
+    uint64_t ids_made; /* of requests, which begin with it */
     struct feeds *feeds; /* what listeners hear; NULL: nobody has listened yet */
     struct host *hosts; /* names and origins besides addresses and localhost; NULL: any */
     struct guest *yielded, **yielded_end; /* whose requests are refused, see shed.c */

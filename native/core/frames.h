@@ -2,22 +2,25 @@
  * slice: over a Unix socket in the same broker, over TCP (behind a hello that says who and which
  * version) in another.
  *
- * Frames, little-endian as all that barco runs on: CALL head, topic, key, body; ANSWER head; or
- * RETURN, which is a CALL that comes back. Many
+ * Frames, little-endian as all that barco runs on: CALL head, topic, key, body; ANSWER head;
+ * RETURN, which is a CALL that comes back; or TRACE, of which the next CALL is a part. Many
  * frames share one send: 74-189 ns a message. What a call was handed to never hands it on. */
 #ifndef BARCO_FRAMES_H
 #define BARCO_FRAMES_H
 
 #include <assert.h>
 
+#include "http/given_id.h"
 #include "log/shard.h"
 #include "loop/conn.h"
 
 #define OP_CALL 1
 #define OP_ANSWER 2
 #define OP_RETURN 3 /* the call itself: it was not written, and who sent it may do so again */
+#define OP_TRACE 4
 #define FLAG_KEY 1
 #define FLAG_PRODUCER 2
+#define FLAG_TRACES 2 /* an answer: who gives it takes OP_TRACE; before that nobody is sent one */
 #define FLAG_ONE_SHOT 4
 #define FLAG_DUPLICATE 8   /* an answer */
 #define FLAG_CHECKED 8     /* a call: its values were looked at, as some topics want it */
@@ -46,14 +49,24 @@ struct answer_frame {
     uint32_t number, count;
 };
 
+/* Seldom: only of calls that are traced. */
+struct trace_frame {
+    uint32_t bytes;
+    uint8_t op, flags, id_len, none;
+    uint8_t trace[16], parent[8]; /* the sender's span of this hand-off */
+    char id[GIVEN_ID_BYTES_MAX];  /* what the client calls its request, if it does */
+};
+
 /* A connection to or from another process. */
 struct peer_conn {
     struct conn conn;
     bool outgoing;  /* calls go out on it, and answers come in */
     bool from_afar; /* adopted, of another broker */
     bool ordered;   /* its calls say FLAG_ORDERED */
+    bool traces;    /* an answer said FLAG_TRACES */
     uint32_t peer;  /* which process is at the other end */
     uint8_t *back;  /* a bit for each slice of which calls are given back; NULL: of none */
+    struct trace_frame *trace; /* that the next call is a part of; NULL: of none */
 };
 
 static inline struct peer_conn *peer_of(const struct conn *conn)

@@ -28,6 +28,7 @@ struct produce {
     bool json;    /* the body's type says so */
     bool valid_only; /* of lines those that the topic's check refuses are left out */
     bool checked; /* its values were looked at */
+    bool verified; /* of a cut: here, since it came, or it was made here */
     int64_t number; /* asked for, -1: by key */
     int64_t timestamp; /* 0: none was given; or TIME_ZERO */
     uint32_t key_len, producer_epoch;

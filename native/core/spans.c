@@ -1,6 +1,7 @@
 #include "core/spans.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -20,7 +21,8 @@ bool spans_begin(struct reactor *reactor, uint64_t share)
 
 void spans_free(struct reactor *reactor)
 {
-    assert(reactor->spans == NULL || reactor->spans->open == 0); /* slots are gone before */
+    /* Slots and connections are gone before. */
+    assert(reactor->spans == NULL || (reactor->spans->open == 0 && !reactor->spans->over_count));
     free(reactor->spans);
     reactor->spans = NULL;
 }
@@ -80,11 +82,27 @@ void span_open(struct reactor *reactor, const struct http1_request *head, struct
     spans->open++;
     span.topic_len = (uint8_t)slot->topic->name_len;
     memcpy(span.topic, slot->topic->name, span.topic_len);
+    if (slot->id != NULL)
+        snprintf(span.id, sizeof span.id, "%s", slot->id);
     *slot->span = span;
+}
+
+static struct span_over *over_at(const struct reactor *reactor, const struct waiter *waiter)
+{
+    struct spans *spans = reactor->spans;
+    assert(waiter->kind == WAITER_PEER && spans->over_count <= SPANS_TAKEN_OVER_MAX);
+    for (uint32_t i = 0; i < spans->over_count; i++)
+        if (spans->over[i].conn == waiter->conn && spans->over[i].tag == waiter->tag)
+            return &spans->over[i];
+    return NULL;
 }
 
 static struct span *span_of(struct reactor *reactor, const struct waiter *waiter)
 {
+    if (waiter->kind == WAITER_PEER) {
+        const struct span_over *over = over_at(reactor, waiter);
+        return over == NULL ? NULL : over->span;
+    }
     struct conn *conn = loop_conn(&reactor->loop, waiter->conn);
     assert(waiter->kind == WAITER_SLOT);
     struct slot *slot = conn != NULL && !conn->closed ? conn_slot(conn, waiter->slot) : NULL;
@@ -118,19 +136,29 @@ void span_holds(struct slot *slot)
         slot->span->events += slot->part_count == 1 ? slot->part.count : slot->parts[i].count;
 }
 
-void span_answered(struct reactor *reactor, struct slot *slot, uint16_t status)
+static void keep(struct spans *spans, struct span *span, uint16_t status)
 {
-    struct spans *spans = reactor->spans;
-    struct span *span = slot->span;
-    assert(spans != NULL && span != NULL && spans->open > 0);
     span->status = status;
     span->answered_us = monotonic_us();
-    if (slot->kind == SLOT_PRODUCED)
-        span_holds(slot);
     if (spans->count < SPANS_KEPT_MAX)
         spans->kept[spans->count++] = *span;
     else
         spans->lost++;
+}
+
+static void drop(struct spans *spans, struct span *span)
+{
+    assert(spans->open > 0);
+    spans->open--;
+    free(span);
+}
+
+void span_answered(struct reactor *reactor, struct slot *slot, uint16_t status)
+{
+    assert(reactor->spans != NULL && slot->span != NULL);
+    if (slot->kind == SLOT_PRODUCED)
+        span_holds(slot);
+    keep(reactor->spans, slot->span, status);
     span_drop(reactor, slot);
 }
 
@@ -138,10 +166,76 @@ void span_drop(struct reactor *reactor, struct slot *slot)
 {
     if (slot->span == NULL)
         return;
-    assert(reactor->spans->open > 0);
-    reactor->spans->open--;
-    free(slot->span);
+    drop(reactor->spans, slot->span);
     slot->span = NULL;
+}
+
+/* ---- parts at other processes ---- */
+
+bool span_hand_on(struct reactor *reactor, const struct waiter *waiter, struct trace_frame *told)
+{
+    struct span *span = span_of(reactor, waiter);
+    if (span == NULL || span->taken_over)
+        return false;
+    if (!span->handed_on) /* all parts of a call are of one span */
+        span->handed_on = getrandom(span->handed_as, SPAN_PARENT_BYTES, 0) == SPAN_PARENT_BYTES;
+    if (!span->handed_on)
+        return false;
+    *told = (struct trace_frame){
+        .bytes = sizeof *told, .op = OP_TRACE, .id_len = (uint8_t)strlen(span->id)};
+    memcpy(told->trace, span->trace, sizeof told->trace);
+    memcpy(told->parent, span->handed_as, sizeof told->parent);
+    memcpy(told->id, span->id, told->id_len);
+    return true;
+}
+
+void span_take_over(struct reactor *reactor, const struct waiter *waiter,
+                    const struct trace_frame *told, const struct topic *topic)
+{
+    struct spans *spans = reactor->spans;
+    struct span *span;
+    assert(spans != NULL && topic->name_len <= TOPIC_NAME_BYTES_MAX);
+    if (spans->open == SPANS_OPEN_MAX || spans->over_count == SPANS_TAKEN_OVER_MAX ||
+        (span = calloc(1, sizeof *span)) == NULL) {
+        spans->lost++;
+        return;
+    }
+    spans->open++;
+    span->taken_over = span->has_parent = true;
+    span->begun_us = span->received_us = reactor->loop.monotonic_us;
+    memcpy(span->trace, told->trace, sizeof span->trace);
+    memcpy(span->parent, told->parent, sizeof span->parent);
+    memcpy(span->id, told->id, told->id_len);
+    span->topic_len = (uint8_t)topic->name_len;
+    memcpy(span->topic, topic->name, span->topic_len);
+    spans->over[spans->over_count++] = (struct span_over){waiter->conn, waiter->tag, span};
+}
+
+/* It is none of those that are open any more. */
+static void over_end(struct spans *spans, struct span_over *over)
+{
+    drop(spans, over->span);
+    *over = spans->over[--spans->over_count];
+}
+
+void span_over_answered(struct reactor *reactor, const struct waiter *waiter, uint16_t status,
+                        uint32_t events)
+{
+    struct span_over *over = over_at(reactor, waiter);
+    if (over == NULL)
+        return;
+    over->span->events = events;
+    if (status != 0)
+        keep(reactor->spans, over->span, status);
+    over_end(reactor->spans, over);
+}
+
+void spans_over_forget(struct reactor *reactor, uint64_t conn)
+{
+    struct spans *spans = reactor->spans;
+    for (uint32_t i = spans->over_count; i > 0; i--) /* the last one takes the place of who goes */
+        if (spans->over[i - 1].conn == conn)
+            over_end(spans, &spans->over[i - 1]);
 }
 
 /* ---- groups ---- */

@@ -1,7 +1,8 @@
 /* spans: where the time of a traced produce went, kept until the upper layer takes it.
  *
- * Traced is what its client says is (a traceparent with the flag "sampled"), and of those that say
- * nothing a share. Nothing waits for who takes the spans: what does not fit is counted, and lost.
+ * Traced is what its client says is (a traceparent with the flag "sampled"), of those that say
+ * nothing a share, and what is a part of it at the process that it is handed to. Nothing waits for
+ * who takes the spans: what does not fit is counted, and lost.
  * Where nobody asks for them there are none, and each place that would note a time looks at one
  * pointer: of the reactor for a group, of its slot for a request. */
 #ifndef BARCO_SPANS_H
@@ -9,9 +10,11 @@
 
 #include "core/client.h"
 #include "core/core.h"
+#include "core/frames.h"
 
 #define SPANS_OPEN_MAX 256u /* requests that are traced at a time */
 #define SPANS_KEPT_MAX 256u /* until they are taken */
+#define SPANS_TAKEN_OVER_MAX 64u /* of those that are open, calls of other processes */
 #define SPAN_TRACE_BYTES 16u
 #define SPAN_PARENT_BYTES 8u
 
@@ -25,6 +28,9 @@ struct span_group {
 struct span {
     uint8_t trace[SPAN_TRACE_BYTES], parent[SPAN_PARENT_BYTES];
     bool has_parent;
+    bool taken_over; /* another process has handed it over, and its span there is the parent */
+    bool handed_on;  /* to another process, as a part of this: */
+    uint8_t handed_as[SPAN_PARENT_BYTES];
     uint8_t topic_len;
     uint16_t status;
     uint64_t events;
@@ -32,14 +38,22 @@ struct span {
     int64_t handed_us; /* when another process, which leads its slice, has answered it */
     struct span_group group; /* of its last part that was stored here */
     char topic[TOPIC_NAME_BYTES_MAX];
+    char id[GIVEN_ID_BYTES_MAX + 1]; /* what the client calls the request; "": nothing */
+};
+
+/* A call of another process until it is answered. */
+struct span_over {
+    uint64_t conn, tag;
+    struct span *span;
 };
 
 struct spans {
     uint64_t share; /* of 2^32: of requests without a traceparent */
-    uint32_t open, count;
+    uint32_t open, count, over_count;
     uint64_t lost; /* since start */
     struct span_group groups[BUILT_KEPT];
     struct span kept[SPANS_KEPT_MAX];
+    struct span_over over[SPANS_TAKEN_OVER_MAX];
 };
 
 /* From now on. False: no memory. */
@@ -53,6 +67,15 @@ void span_open(struct reactor *reactor, const struct http1_request *head, struct
 /* A part of it is stored, in the group that is shown now; or another process has answered it. */
 void span_stored(struct reactor *reactor, const struct waiter *waiter);
 void span_handed(struct reactor *reactor, const struct waiter *waiter);
+/* A part of it is handed on: what the other process is told of it. False: it is not traced. */
+bool span_hand_on(struct reactor *reactor, const struct waiter *waiter, struct trace_frame *told);
+/* Another process hands over a part of what it traces; it is answered, with that status, or given
+ * back (0); its connection is gone. */
+void span_take_over(struct reactor *reactor, const struct waiter *waiter,
+                    const struct trace_frame *told, const struct topic *topic);
+void span_over_answered(struct reactor *reactor, const struct waiter *waiter, uint16_t status,
+                        uint32_t events);
+void spans_over_forget(struct reactor *reactor, uint64_t conn);
 /* Its parts are stored: their events are its own. */
 void span_holds(struct slot *slot);
 /* It is answered, with that status. */

@@ -36,6 +36,11 @@ bool traceparent_valid(const char *text, size_t len)
     return len == TRACEPARENT_BYTES || (version && text[TRACEPARENT_BYTES] == '-');
 }
 
+struct http1_slice traceparent_trace(const char *text)
+{
+    return (struct http1_slice){text + 3, TRACE_DIGITS};
+}
+
 static uint8_t digit_of(char c) { return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10); }
 
 static void read_digits(const char *text, uint8_t *out, size_t bytes)

@@ -30,11 +30,9 @@ static PyObject *text_of(const char *text, size_t len)
     return PyUnicode_DecodeLatin1(text, (Py_ssize_t)len, NULL);
 }
 
-static PyObject *told(const struct reactor *reactor, const struct refusal *kept)
+static PyObject *told(const struct refusal *kept)
 {
-    char id[REFUSAL_ID_BYTES];
-    refusals_id(reactor, kept->number, id);
-    return Py_BuildValue("(sLNHsNNs)", id, (long long)kept->wall_us, number_of(kept->user),
+    return Py_BuildValue("(sLNHsNNs)", kept->id, (long long)kept->wall_us, number_of(kept->user),
                          kept->status, kept->why, text_of(kept->method, kept->method_len),
                          text_of(kept->path, kept->path_len), kept->from);
 }
@@ -47,7 +45,7 @@ static PyObject *Reactor_refusals(PyObject *self, PyObject *none)
     const struct refusals *refusals = reactor->refusals;
     PyObject *lines = PyList_New(0), *more = PyList_New(0);
     for (uint32_t i = 0; lines != NULL && refusals != NULL && i < refusals->count; i++)
-        py_append(&lines, told(reactor, &refusals->kept[i]));
+        py_append(&lines, told(&refusals->kept[i]));
     for (uint32_t user = 0; more != NULL && refusals != NULL && refusals->any &&
                             user <= refusals->users; user++)
         if (refusals->tallies[user].more > 0)

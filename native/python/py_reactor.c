@@ -17,6 +17,7 @@
 #include "broker/answer.h"
 #include "python/py_reactor.h"
 #include "python/py_seal.h"
+#include "http/given_id.h"
 
 /* LZ4's acceleration: 1.3 to 1.5 times the speed of 1, for 1 to 3 % more bytes (tuning.md). */
 #define LZ4_ACCELERATION 8
@@ -240,8 +241,8 @@ static bool is_wanted(const struct reactor *reactor, const struct http1_header *
            strncasecmp(h->name.p, "traceparent", 11) == 0;
 }
 
-/* Behind them the name in the client's certificate, as a field that no client can send: none has a
- * name that begins with a colon. */
+/* Behind them the name in the client's certificate and what it calls its request, as fields that no
+ * client can send: none has a name that begins with a colon. */
 static PyObject *headers_of(const struct reactor *reactor, const struct http1_request *head,
                             const struct upcall *up)
 {
@@ -256,6 +257,10 @@ static PyObject *headers_of(const struct reactor *reactor, const struct http1_re
     if (list != NULL && up->name_len > 0)
         py_append(&list,
                   Py_BuildValue("(yy#)", ":certificate", up->name, (Py_ssize_t)up->name_len));
+    struct http1_slice given;
+    if (list != NULL && given_id_find(head, &given))
+        py_append(&list,
+                  Py_BuildValue("(yy#)", ":request", given.p, (Py_ssize_t)given.len));
     return list;
 }
 

@@ -67,8 +67,10 @@ static long long wall(const struct loop *loop, int64_t at_us)
 static PyObject *span_told(const struct loop *loop, const struct span *span)
 {
     const struct span_group *group = &span->group;
-    return Py_BuildValue("(y#y#s#HKLLLLLLL)", span->trace, (Py_ssize_t)SPAN_TRACE_BYTES,
+    return Py_BuildValue("(y#y#y#Oss#HKLLLLLLL)", span->trace, (Py_ssize_t)SPAN_TRACE_BYTES,
                          span->parent, (Py_ssize_t)(span->has_parent ? SPAN_PARENT_BYTES : 0),
+                         span->handed_as, (Py_ssize_t)(span->handed_on ? SPAN_PARENT_BYTES : 0),
+                         span->taken_over ? Py_True : Py_False, span->id,
                          span->topic, (Py_ssize_t)span->topic_len, span->status,
                          (unsigned long long)span->events, wall(loop, span->begun_us),
                          wall(loop, span->received_us), wall(loop, group->built_us),

@@ -2,6 +2,8 @@
  * it was not asked for, and frames of which any field may be anything. */
 #include "handoff_testing.h"
 
+#include "core/spans.h"
+
 #define FRAMES 60000
 
 static void test_a_detail_is_no_index(void)
@@ -201,6 +203,160 @@ static void test_a_clock_that_nobody_has_set(void)
     reactor->loop.wall_us = now_us;
 }
 
+/* Who cut it has verified what it cut: whether it came as it was sent is verified here. */
+static void test_a_cut_of_another_process_is_verified(void)
+{
+    static const uint32_t lens[] = {5};
+    struct chunk_columns made = {.count = 1, .val_len = lens, .vals = (const uint8_t *)"event",
+                                 .vals_bytes = 5};
+    uint8_t batch[512], bytes[1024];
+    const size_t len = batch_seal(NULL, &made, batch, sizeof batch);
+    CHECK(len > 0);
+    for (int broken = 0; broken < 2; broken++) {
+        struct call_frame frame = {.op = OP_CALL, .content = CONTENT_CUT, .topic_len = 1,
+                                   .tag = 7, .body_len = (uint32_t)len};
+        frame.bytes = (uint32_t)(sizeof frame + 1 + len);
+        memcpy(bytes, &frame, sizeof frame);
+        bytes[sizeof frame] = 't';
+        memcpy(bytes + sizeof frame + 1, batch, len);
+        bytes[sizeof frame + 1 + len - 8] ^= (uint8_t)broken; /* of the value */
+        say(table[1], bytes, frame.bytes);
+        CHECK(!table[1]->closed && (reactor->log->queue == NULL) == (broken == 1));
+        CHECK(!broken || told().problem == PROBLEM_BAD_BATCH);
+        forget_all();
+    }
+}
+
+#define TRACE "0af7651916cd43dd8448eb211c80319c"
+
+/* A traced event of a client that goes to process 1: what is sent with it, and the call's tag. */
+static uint64_t hand_out_traced(struct trace_frame *told, bool *is_told)
+{
+    static const char request[] =
+        "POST /v1/topic/t/messages?token=-3074457345618259968&slice=0 HTTP/1.1\r\nHost: h\r\n"
+        "traceparent: 00-" TRACE "-b7ad6b7169203331-01\r\nX-Request-Id: order-7\r\n"
+        "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+    uint8_t sent[4096];
+    size_t len = 0, at = 0;
+    struct call_frame call;
+    conn_input(table[0], (const uint8_t *)request, sizeof request - 1);
+    for (const struct output *piece = table[1]->out_first; piece != NULL; piece = piece->next) {
+        CHECK(len + piece->len <= sizeof sent);
+        memcpy(sent + len, piece->bytes, piece->len);
+        len += piece->len;
+    }
+    if ((*is_told = len > sizeof *told && sent[4] == OP_TRACE)) {
+        memcpy(told, sent, sizeof *told);
+        CHECK(told->bytes == sizeof *told);
+        at = sizeof *told;
+    }
+    memcpy(&call, sent + at, sizeof call);
+    CHECK(call.op == OP_CALL && at + call.bytes == len);
+    return call.tag;
+}
+
+/* A version before it would hang up on the frame, so who takes it has said so. */
+static void test_a_trace_is_handed_on(void)
+{
+    struct trace_frame told;
+    bool is_told;
+    CHECK(spans_begin(reactor, 0));
+    struct answer_frame answer = answer_to(hand_out_traced(&told, &is_told), PROBLEM_NONE, 0);
+    CHECK(!is_told);
+    say(table[1], &answer, sizeof answer); /* of an older one */
+    CHECK(has_text(table[0], "Barco-Request-Id: order-7\r\n"));
+    forget_all();
+    answer = answer_to(hand_out_traced(&told, &is_told), PROBLEM_NONE, 0);
+    CHECK(!is_told);
+    answer.flags = FLAG_TRACES;
+    say(table[1], &answer, sizeof answer);
+    forget_all();
+    answer = answer_to(hand_out(), PROBLEM_NONE, 0); /* of no trace */
+    say(table[1], &answer, sizeof answer);
+    forget_all();
+    reactor->spans->count = 0;
+    answer = answer_to(hand_out_traced(&told, &is_told), PROBLEM_NONE, 0);
+    CHECK(is_told && told.trace[0] == 0x0a && told.trace[15] == 0x9c);
+    CHECK(told.id_len == 7 && memcmp(told.id, "order-7", 7) == 0);
+    say(table[1], &answer, sizeof answer);
+    const struct span *kept = reactor->spans->kept;
+    CHECK(reactor->spans->count == 1 && kept->handed_on && !kept->taken_over);
+    CHECK(memcmp(kept->handed_as, told.parent, sizeof told.parent) == 0 && kept->handed_us > 0);
+    CHECK(strcmp(kept->id, "order-7") == 0);
+    forget_all();
+    drop(1);
+    connect_one(1, &peer_protocol);
+}
+
+static void say_trace(const char *id)
+{
+    struct trace_frame told = {.bytes = sizeof told, .op = OP_TRACE, .trace = {1},
+                               .parent = {2}, .id_len = (uint8_t)strlen(id)};
+    memcpy(told.id, id, strlen(id));
+    say(table[1], &told, sizeof told);
+}
+
+/* What was queued is stable, and answered. */
+static void store_queued(void)
+{
+    struct run *run = reactor->log->queue;
+    CHECK(run != NULL && run->next == NULL);
+    reactor->log->queue = NULL;
+    reactor->log->queue_end = &reactor->log->queue;
+    reactor->log->queued_bytes = reactor->log->queued_runs = 0;
+    reactor->log->stable(reactor, run);
+    run_free(run);
+}
+
+static void test_a_trace_is_taken_over(void)
+{
+    struct spans *spans = reactor->spans;
+    const struct span *kept = spans->kept;
+    spans->count = 0;
+    say_trace("order-7");
+    say_call_for(3);
+    CHECK(spans->over_count == 1 && spans->open == 1);
+    store_queued();
+    CHECK(told().problem == PROBLEM_NONE && (told().flags & FLAG_TRACES));
+    CHECK(spans->count == 1 && spans->over_count == 0 && spans->open == 0);
+    CHECK(kept->taken_over && kept->status == 200 && kept->events == 1 && kept->has_parent);
+    CHECK(kept->trace[0] == 1 && kept->parent[0] == 2 && strcmp(kept->id, "order-7") == 0);
+    CHECK(kept->topic_len == 1 && kept->topic[0] == 't');
+    forget_all();
+    say_call_for(3); /* it was of one call */
+    CHECK(spans->over_count == 0);
+    forget_all();
+    say_trace("");
+    say_call_for(8); /* process 1 leads it */
+    CHECK(spans->count == 2 && kept[1].status == 503 && kept[1].events == 0 && !spans->open);
+    forget_all();
+    for (uint32_t i = 0; i <= SPANS_TAKEN_OVER_MAX; i++) {
+        say_trace("");
+        say_call_for(3);
+    }
+    CHECK(spans->over_count == SPANS_TAKEN_OVER_MAX && spans->lost == 1);
+    drop(1); /* nobody waits for them */
+    CHECK(spans->over_count == 0 && spans->open == 0 && spans->count == 2);
+    connect_one(1, &peer_protocol);
+    forget_all();
+    say_trace("a b"); /* no program of ours says that */
+    CHECK(table[1]->closed);
+    drop(1);
+    connect_one(1, &peer_protocol);
+    struct trace_frame frame = {.bytes = sizeof frame + 8, .op = OP_TRACE};
+    uint8_t longer[sizeof frame + 8] = {0};
+    memcpy(longer, &frame, sizeof frame);
+    say(table[1], longer, sizeof longer);
+    CHECK(table[1]->closed);
+    drop(1);
+    connect_one(1, &peer_protocol);
+    spans_free(reactor);
+    say_trace("order-7"); /* nobody asks for spans here */
+    say_call_for(3);
+    CHECK(!table[1]->closed && peer_of(table[1])->trace == NULL && reactor->log->queue != NULL);
+    forget_all();
+}
+
 int main(void)
 {
     start();
@@ -212,6 +368,9 @@ int main(void)
     test_slices_that_have_gone();
     test_values_nobody_looked_at();
     test_partial_frames();
+    test_a_cut_of_another_process_is_verified();
+    test_a_trace_is_handed_on();
+    test_a_trace_is_taken_over();
     test_anything();
     for (uint32_t i = 0; i < 3; i++)
         drop(i);

@@ -5,11 +5,13 @@ import json
 import logging
 import sys
 import time
+from contextvars import copy_context
 
 import pytest
 
 from barco import limits
 from barco.log import (
+    Followed,
     JsonFormatter,
     Seldom,
     TerminalFormatter,
@@ -24,6 +26,20 @@ def record(message: str, **extra: object) -> logging.LogRecord:
     made = logging.makeLogRecord({"name": "barco.x", "levelname": "WARNING", "msg": message})
     vars(made).update(extra)
     return made
+
+
+def test_lines_of_a_request_have_its_id() -> None:
+    def asked() -> None:
+        with Followed("order-7"):
+            line = json.loads(JsonFormatter().format(record("slow", worker=1)))
+            assert (line["request"], line["worker"]) == ("order-7", 1)
+            assert TerminalFormatter().format(record("slow")).endswith("slow request=order-7")
+            line = json.loads(JsonFormatter().format(record("refused", request="another")))
+            assert line["request"] == "another", "what it says itself counts"
+        assert "request" not in json.loads(JsonFormatter().format(record("slow")))
+
+    copy_context().run(asked)
+    assert "request" not in json.loads(JsonFormatter().format(record("slow")))
 
 
 def test_json() -> None:

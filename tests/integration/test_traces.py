@@ -41,6 +41,52 @@ def told(span: Any) -> dict[str, str | int]:
     return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
 
 
+def parts_of(collector: Collector, whole: Any) -> dict[str, Any]:
+    """By their names, the first one first."""
+    found = collector.of(whole.trace_id.hex())
+    return {span.name: span for span in found if span.parent_span_id == whole.span_id}
+
+
+def whole_of(collector: Collector, trace: str) -> Any:
+    """The request, once all that its process tells of it is there."""
+
+    def found() -> Any:
+        whole = [span for span in collector.of(trace) if span.name == PRODUCE]
+        return whole[0] if whole and "answer" in parts_of(collector, whole[0]) else None
+
+    collector.until(found)
+    return found()
+
+
+def taken_over(collector: Collector, trace: str) -> tuple[Any, Any] | None:
+    """A hand-off, and what the process at its other end tells of it; None: nothing yet."""
+    whole = whole_of(collector, trace)
+    hand_off = parts_of(collector, whole).get("hand-off")
+    over = parts_of(collector, hand_off).get("taken over") if hand_off else None
+    return (hand_off, over) if over else None
+
+
+def check_taken_over(collector: Collector, trace: str, request: str) -> None:
+    """It has what its hand-off had, within that, stage by stage."""
+    collector.until(lambda: taken_over(collector, trace))
+    hand_off, over = taken_over(collector, trace) or (None, None)
+    assert hand_off.kind == hand_off.SPAN_KIND_CLIENT and over.kind == over.SPAN_KIND_SERVER
+    assert told(over)["http.response.status_code"] == 200
+    assert told(over)["messaging.destination.name"] == "t"
+    assert told(over)["messaging.batch.message_count"] == 1
+    assert told(over)["barco.request.id"] == request
+    parts = parts_of(collector, over)
+    assert set(parts) >= {"gather", "write", "answer"}
+    slack_ns = 10**6  # Each process sets its wall clock against the monotonic one by itself.
+    assert hand_off.start_time_unix_nano <= over.start_time_unix_nano + slack_ns
+    assert over.end_time_unix_nano <= hand_off.end_time_unix_nano + slack_ns
+    at_ns = over.start_time_unix_nano
+    for name in ("gather", "write"):
+        assert at_ns <= parts[name].start_time_unix_nano <= parts[name].end_time_unix_nano
+        at_ns = parts[name].start_time_unix_nano
+    assert parts["answer"].end_time_unix_nano == over.end_time_unix_nano
+
+
 def produce(broker: RunningBroker, key: str, headers: dict[str, str], body: bytes = b"1") -> int:
     path, query = "/v1/topic/t/messages", {"partitionKey": key}
     return broker.request("POST", path, query, body=body, headers=headers, shard=0).status
@@ -72,9 +118,8 @@ def test_a_produce_and_a_poll(
     collector.until(lambda: {span.trace_id.hex() for span in collector.spans} >= expected)
     names = set()
     for trace in traces:
-        collector.until(lambda trace=trace: len(collector.of(trace)) >= 4)
-        (whole,) = (span for span in collector.of(trace) if span.name == PRODUCE)
-        parts = {span.name: span for span in collector.of(trace) if span is not whole}
+        whole = whole_of(collector, trace)
+        parts = parts_of(collector, whole)
         assert whole.parent_span_id.hex() == PARENT and whole.kind == whole.SPAN_KIND_SERVER
         assert told(whole)["messaging.destination.name"] == "t"
         assert told(whole)["messaging.batch.message_count"] == 1
@@ -92,6 +137,14 @@ def test_a_produce_and_a_poll(
         if "write" in parts:  # A write to a disk takes a while.
             assert parts["write"].end_time_unix_nano > parts["write"].start_time_unix_nano
     assert names == {STAGES, ("receive", "hand-off", "answer")}
+    for each in range(20):
+        trace, headers = traceparent()
+        assert produce(broker, f"k{each}", headers | {"X-Request-Id": f"mine-{each}"}) == 200
+        whole = whole_of(collector, trace)
+        assert told(whole)["barco.request.id"] == f"mine-{each}"
+        if "hand-off" in parts_of(collector, whole):
+            check_taken_over(collector, trace, f"mine-{each}")
+        expected.add(trace)
     (whole,) = (span for span in collector.of(bad) if span.name == PRODUCE)
     assert told(whole)["http.response.status_code"] == 400
     (whole,) = collector.of(poll)

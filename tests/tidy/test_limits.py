@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from barco import limits
+from barco import limits, log
 from barco.model import access, bearer
 from barco.protocol import batch
 from barco.workers.http.base import conditions
@@ -72,6 +72,7 @@ BESIDE = {
     "CONDITIONS_MAX": conditions.CONDITIONS_MAX,
     "CONDITION_STEPS_MAX": conditions.STEPS_MAX,
     "FEED_ID_BYTES_MAX": places.ID_BYTES_MAX,
+    "GIVEN_ID_BYTES_MAX": log.GIVEN_ID_BYTES_MAX,
     "NAMED_BYTES_MAX": bearer.NAMED_BYTES_MAX,
     "PRODUCER_NAME_MAX": producers.PRODUCER_NAME_MAX,
     "TIMESTAMP_US_MIN": batch.TIMESTAMP_US_MIN,

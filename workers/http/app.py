@@ -15,10 +15,11 @@ from barco.errors import (
     QuotaUsedUpError,
     UnauthorizedError,
 )
+from barco.log import Followed
 from barco.model.access import EVERYBODY, User
 from barco.model.bearer import challenges, shown_in
 from barco.workers.http.base.audit import HEADER as AUDIT_HEADER
-from barco.workers.http.base.audit import REFUSALS, Audit
+from barco.workers.http.base.audit import REFUSALS, Audit, given_in
 from barco.workers.http.base.context import Context
 from barco.workers.http.base.known import check_parameters
 from barco.workers.http.base.lately import Lately, age_max
@@ -97,6 +98,15 @@ def _administers(method: str, path: str) -> bool:
     if method == "POST" and path.startswith("/registry"):
         return path.endswith("/versions")  # Else it is a question, with a schema in its body.
     return method != "GET" and (path.startswith(_ADMINISTRATION) or path.endswith(_GIVEN_UP))
+
+
+def _identified(
+    headers: Sequence[tuple[bytes, bytes]], response: Response, request: str
+) -> Response:
+    """The answer that names its request. What a client has given the core says by itself."""
+    if not request or given_in(headers):
+        return response
+    return replace(response, headers=(*response.headers, (AUDIT_HEADER, request)))
 
 
 def _unauthorized(headers: Sequence[tuple[bytes, bytes]]) -> UnauthorizedError:
@@ -217,25 +227,35 @@ class App:
 
     async def handle(self, call: Call) -> Response:
         """The response to a request; errors of all kinds become one. Only a cancel is raised."""
+        traced = None if self.traces is None else self.traces.begin(call.headers)
+        with Followed(given_in(call.headers)) as asked:
+            response = await self._handled(call, asked)
+        if traced is not None and self.traces is not None:
+            named = self._named(call.method, call.path)
+            self.traces.end(traced, call.method, named, response.status)
+        return response
+
+    async def _handled(self, call: Call, asked: Followed) -> Response:
         why = ""
         method, path, headers = call.method, call.path, call.headers
-        traced = None if self.traces is None else self.traces.begin(headers)
         try:
             response = await self._dispatch(call)
             self._over_quota += sum(isinstance(each.error, OVER_QUOTA) for each in response.refused)
         except BarcoError as error:
             if error.status == 500:
+                asked.id = asked.id or self.audit.next_id()
                 _log.error("%s %.200r: %s", method, path, error)
             if isinstance(error, OVER_QUOTA):
                 self._over_quota += 1
             response, why = problem_response(error), error.detail
         except Exception:  # noqa: BLE001 - one request's bug must not end the worker.
+            asked.id = asked.id or self.audit.next_id()
             _log.exception("%s %.200r failed", method, path)
             response = problem_response(BrokerError("The broker failed; its log says how."))
         if self._context.service.access.required:
-            response = self._audited(method, path, headers, response, why)
-        if traced is not None and self.traces is not None:
-            self.traces.end(traced, method, self._named(method, path), response.status)
+            response = self._audited(call, response, why, asked.id)
+        elif asked.id:
+            response = _identified(headers, response, asked.id)
         return response
 
     def _named(self, method: str, path: str) -> str:
@@ -246,20 +266,14 @@ class App:
             return "none"
         return route.path if route is not None else "none"
 
-    def _audited(
-        self,
-        method: str,
-        path: str,
-        headers: Sequence[tuple[bytes, bytes]],
-        response: Response,
-        why: str,
-    ) -> Response:
-        """The answer with the id of its request, where that is in a line of the log, or may be
-        asked for."""
+    def _audited(self, call: Call, response: Response, why: str, request: str) -> Response:
+        """The answer with the id of its request, where that is in a line of the log. request: it
+        has that one already; the core has one for what is refused without a line."""
+        method, path, headers = call.method, call.path, call.headers
         administers = _administers(method, path)
-        if response.status < 400 and not administers and not response.refused:
-            return response
-        request, access = self.audit.next_id(), self._context.service.access
+        if response.status not in REFUSALS and not administers and not response.refused:
+            return _identified(headers, response, request)
+        request, access = request or self.audit.next_id(), self._context.service.access
         user = access.who(*shown_in(path, headers)) if access.is_heard else None
         for each in response.refused:
             error = each.error
@@ -269,7 +283,7 @@ class App:
             self.audit.refused(request, user, (method, path), response.status, why)
         elif administers:
             self.audit.administered(request, user, (method, path), response.status)
-        return replace(response, headers=(*response.headers, (AUDIT_HEADER, request)))
+        return _identified(headers, response, request)
 
     def at_once(self, call: Call) -> Response | Soon | None:
         """The response to a request that waits for nothing but a write, and so needs no task;
@@ -296,10 +310,13 @@ class App:
         except BarcoError:
             return None
         except Exception:  # noqa: BLE001 - as in `handle`.
-            _log.exception("%s %.200r failed", call.method, call.path)
+            asked = given_in(call.headers) or self.audit.next_id()
+            told = {"request": asked}
+            _log.exception("%s %.200r failed", call.method, call.path, extra=told)
             response = problem_response(BrokerError("The broker failed; its log says how."))
+            response = _identified(call.headers, response, asked)
         if self._context.service.access.required:
-            response = self._audited(call.method, call.path, call.headers, response, "")
+            response = self._audited(call, response, "", given_in(call.headers))
         return response
 
     @property

@@ -2,7 +2,7 @@
 
 A frame is a u32 length (little-endian) and a msgpack map: {"id", "op", "args", "beside"} or {"id",
 "cancel"} one way, {"id", "ok", "result" | "error"} the other; "beside": who asks takes chunks
-behind the map. Lengths are checked before anything is allocated. A worker is named by its number
+behind the map; "request", if need be: what a client calls the request that this is for. Lengths are checked before anything is allocated. A worker is named by its number
 in the cluster; with one broker that is its own.
 """
 
@@ -24,7 +24,7 @@ from barco.errors import (
     pack_error,
     unpack_error,
 )
-from barco.log import Seldom
+from barco.log import Seldom, about, asked_id
 from barco.model.ranges import process_of
 from barco.mutual import give
 from barco.protocol.link import Hello
@@ -188,7 +188,10 @@ class _Answering(Frames):
         if self._share is not None:
             size += TASK_BYTES
             self._share.take(size)
-        running = asyncio.create_task(self._answer(message))
+        answering = self._answer(message)
+        if isinstance(request := message.get("request"), str):
+            answering = about(request, answering)
+        running = asyncio.create_task(answering)
         if self._share is not None:
             give_back = self._share.give_back
             running.add_done_callback(lambda _: give_back(size))
@@ -283,7 +286,8 @@ class _Calling(Frames):
         self._last += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[self._last] = future
-        self.send({"id": self._last, "op": op, "args": args, "beside": True})
+        also = {"request": request} if (request := asked_id()) else {}
+        self.send({"id": self._last, "op": op, "args": args, "beside": True, **also})
         return _Call(self, self._last, future)
 
     def end(self, number: int, late: Late | None = None) -> None:

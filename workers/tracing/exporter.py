@@ -17,7 +17,7 @@ from barco._native import Reactor
 from barco.model.options import WorkerOptions
 from barco.workers.operations.service import ShardService
 from barco.workers.tracing import otlp
-from barco.workers.tracing.traces import CLIENT, INTERNAL, SERVER, Span, Traces
+from barco.workers.tracing.traces import CLIENT, INTERNAL, SERVER, Span, Traces, new_id
 
 EVERY_SECONDS = 1.0
 BATCH_SPANS = 512
@@ -26,10 +26,14 @@ POST_SECONDS = 5.0
 TOLD_EVERY_SECONDS = 60.0
 """Between two lines of the log about a collector that takes nothing."""
 
-ProduceSpan = tuple[bytes, bytes, str, int, int, int, int, int, int, int, int, int]
+ProduceSpan = tuple[
+    bytes, bytes, bytes, bool, str, str, int, int, int, int, int, int, int, int, int
+]
 """As `Reactor.spans` tells it."""
 
 PRODUCE = "POST /v1/topic/{topic}/messages"
+HAND_OFF, TAKEN_OVER = "hand-off", "taken over"
+"""What a hand-off is called at who hands a produce over, and at who leads its slice."""
 
 NO_ANSWER = (asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 
@@ -150,22 +154,28 @@ class Exporter:
 def spans_of(produce: ProduceSpan) -> Iterator[Span]:
     """Of a produce: the whole, and its stages one after the other, each from where the last one
     ended."""
-    trace, parent, topic, status, events, begun, *times, ended = produce
-    received, built, written, replicated, handed = times
+    trace, parent, handed_as, taken_over, request, topic, status, events, begun, *until_answered = (
+        produce
+    )
+    received, built, written, replicated, handed, ended = until_answered
     told: dict[str, str | int] = {
-        "http.request.method": "POST",
-        "http.route": PRODUCE.partition(" ")[2],
         "http.response.status_code": status,
         "messaging.system": "barco",
         "messaging.destination.name": topic,
         "messaging.batch.message_count": events,
     }
-    whole = Span(trace, parent, PRODUCE, SERVER, begun, ended, told, status >= 500)
+    if not taken_over:
+        told |= {"http.request.method": "POST", "http.route": PRODUCE.partition(" ")[2]}
+    if request:
+        told["barco.request.id"] = request
+    name = TAKEN_OVER if taken_over else PRODUCE
+    whole = Span(trace, parent, name, SERVER, begun, ended, told, status >= 500)
     yield whole
-    stages = [("receive", INTERNAL, begun, received)]
-    if handed:
-        stages.append(("hand-off", CLIENT, received, handed))
-        stages.append(("answer", INTERNAL, handed, ended))
+    stages = [] if taken_over else [("receive", INTERNAL, begun, received)]
+    if handed or handed_as:
+        over = handed or ended
+        stages.append((HAND_OFF, CLIENT, received, over))
+        stages.append(("answer", INTERNAL, over, ended))
     elif written:
         start = max(received, built)  # What waits for a group that was under way gathers nothing.
         safe = max(written, replicated)
@@ -176,4 +186,6 @@ def spans_of(produce: ProduceSpan) -> Iterator[Span]:
         stages.append(("answer", INTERNAL, safe, ended))
     for name, kind, since, until in stages:
         if since and until:
-            yield Span(trace, whole.id, name, kind, since, max(since, until))
+            as_told = handed_as if name == HAND_OFF else b""  # It is the other process's parent.
+            times = since, max(since, until)
+            yield Span(trace, whole.id, name, kind, *times, id=as_told or new_id())

@@ -13,7 +13,7 @@ from reference.calls import CALLS, COMMIT, GRANTS, LEAVE
 from barco.model.access import ALL, QUOTAS, AccessTable, Grant, User, hash_of
 from barco.model.options import WorkerOptions
 from barco.workers.http.app import is_open
-from barco.workers.http.base.audit import KEPT_OF_ONE
+from barco.workers.http.base.audit import GIVEN, HEADER, KEPT_OF_ONE
 from barco.workers.http.base.messages import Call, Response
 from barco.workers.http.needs import NEEDS
 from barco.workers.http.table import ROUTES
@@ -325,7 +325,14 @@ def test_the_line_of_the_log_and_the_answer_have_one_id(
         answer = await broker.ask("measures", "GET", "/v1/topics")
         assert not caplog.records and "barco-request-id" not in answer.headers
         answer = await broker.ask("consumes", "GET", "/v1/topics/t/x")
-        assert answer.status == 404 and "barco-request-id" in answer.headers
+        assert answer.status == 404 and not caplog.records
+        assert "barco-request-id" not in answer.headers, "the core says one"
+        app = broker.apps[0]
+        assert app is not None
+        named = [(b"Authorization", b"Bearer produces"), (GIVEN, b"order-7")]
+        said = await app.handle(Call(0, "PUT", "/v1/topics/t", "", named, b"{}"))
+        assert said.status == 403 and vars(caplog.records[0])["request"] == "order-7"
+        assert HEADER not in dict(said.headers), "the core says what the client did"
 
     asyncio.run(main())
 
@@ -373,7 +380,11 @@ def test_documents_that_are_refused_are_told_as_requests_are(
     asyncio.run(main())
 
 
-def test_a_failure_at_once_has_an_id_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_at_once_has_an_id_as_any_other(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("barco"), "propagate", True)
+
     def fail(*_: Any) -> None:
         raise RuntimeError("a bug")
 
@@ -385,7 +396,9 @@ def test_a_failure_at_once_has_an_id_as_any_other(monkeypatch: pytest.MonkeyPatc
         call = Call(0, "POST", "/v1/queue/g/lease", "topic=t", headers, b"")
         answer = app.at_once(call)
         assert isinstance(answer, Response) and answer.status == 500
-        assert "Barco-Request-Id" in dict(answer.headers)
+        assert vars(caplog.records[0])["request"] == dict(answer.headers)[HEADER]
+        names = [name for name, _ in answer.headers if name == HEADER]
+        assert len(names) == 1, "the line of its refusal would have another"
 
     asyncio.run(main())
 

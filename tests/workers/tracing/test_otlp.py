@@ -34,11 +34,16 @@ def test_the_fields_are_where_they_belong() -> None:
     assert read.ByteSize() == len(body), "nothing that it does not know"
 
 
-def stages(*times: int, status: int = 200) -> list[tuple[str, int, int]]:
+def spans(*times: int, status: int = 200, handed_as: bytes = b"", over: bool = False) -> list[Span]:
     begun, received, built, written, replicated, handed, ended = times
-    found = list(spans_of((TRACE, PARENT, "t", status, 1, begun, received, built, written,
-                           replicated, handed, ended)))  # fmt: skip
+    told = (TRACE, PARENT, handed_as, over, "order-7", "t", status, 1, begun, received, built)
+    return list(spans_of((*told, written, replicated, handed, ended)))
+
+
+def stages(*times: int, status: int = 200) -> list[tuple[str, int, int]]:
+    found, (begun, *_, ended) = spans(*times, status=status), times
     whole, parts = found[0], found[1:]
+    assert whole.attributes["barco.request.id"] == "order-7"
     assert (whole.name, whole.begun_us, whole.ended_us) == (PRODUCE, begun, ended)
     assert all(each.parent == whole.id and each.trace == TRACE for each in parts)
     return [(each.name, each.begun_us, each.ended_us) for each in parts]
@@ -56,3 +61,15 @@ def test_stages_of_a_produce() -> None:
     assert stages(1, 0, 0, 0, 0, 0, 7, status=400) == []
     joined = [receive, ("gather", 2, 2), ("write", 2, 5)]  # A group that was built before.
     assert stages(1, 2, 1, 5, 0, 0, 7) == [*joined, ("answer", 5, 7)]
+
+
+def test_both_ends_of_a_hand_off() -> None:
+    for handed in (6, 0):  # 0: it was given up, and the other end may have told of it.
+        whole, _, hand_off, _ = spans(1, 2, 0, 0, 0, handed, 7, handed_as=PARENT)
+        assert (hand_off.id, hand_off.parent) == (PARENT, whole.id)
+        assert (hand_off.begun_us, hand_off.ended_us) == (2, handed or 7)
+    over, *parts = spans(3, 3, 4, 5, 0, 0, 6, over=True)
+    assert (over.name, over.parent, over.id != PARENT) == ("taken over", PARENT, True)
+    assert [each.name for each in parts] == ["gather", "write", "answer"]
+    assert {each.parent for each in parts} == {over.id} and "http.route" not in over.attributes
+    assert spans(3, 3, 0, 0, 0, 0, 6, over=True, status=503)[0].failed

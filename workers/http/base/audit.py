@@ -36,10 +36,23 @@ CoreRefusal: TypeAlias = tuple[str, int, int | None, int, str, str, str, str]
 CoreRefusals: TypeAlias = tuple[Sequence[CoreRefusal], Sequence[tuple[int | None, int]]]
 """As `Reactor.refusals` gives them, and how many more by the user's number."""
 
+GIVEN = b":request"
+"""As the core hands over what a client calls its request: no client can send such a field."""
+
 _TOKEN = re.compile(rf"{TOKEN_PREFIX}[A-Za-z0-9_-]{{20,}}")
 """Or what is left of one that was cut: of less, too much is missing."""
 
 log = logging.getLogger("barco.audit")
+
+
+def given_in(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """What the client of a request calls it, as the core has found it; "": nothing."""
+    for name, value in reversed(headers):  # The core puts it behind the others.
+        if name == GIVEN:
+            return bytes(value).decode("ascii")
+        if name[:1] != b":":
+            break
+    return ""
 
 
 class Audit:

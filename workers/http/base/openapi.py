@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from barco.log import GIVEN_ID_BYTES_MAX
 from barco.workers.http.base.arrow import ARROW
 from barco.workers.http.base.messages import EVENT_STREAM, JSON, NDJSON, PROBLEM
 from barco.workers.http.base.render import CHUNKS, POLAR
@@ -100,6 +101,22 @@ _BYTES = {
     "application/x-protobuf": "The protocol's message.",
 }
 
+_REQUEST_ID = {
+    "name": "X-Request-Id",
+    "in": "header",
+    "required": False,
+    "description": "What the client calls this request: the answer says it as Barco-Request-Id, "
+    "and lines of the log about it have it. Without it the trace of a traceparent is taken. What "
+    "has other characters, or too many, is passed over.",
+    "schema": {"type": "string", "pattern": f"^[A-Za-z0-9._~+/=:@-]{{1,{GIVEN_ID_BYTES_MAX}}}$"},
+}
+_ANSWERED_ID = {
+    "description": "The request's id: the client's own, or else one that the broker has made. Of "
+    "every answer of 400 and above; of others where the client has given one.",
+    "schema": {"type": "string"},
+}
+_NAMES_REQUEST = {"Barco-Request-Id": {"$ref": "#/components/headers/RequestId"}}
+
 _TAGS = {
     "produce": "Storing events.",
     "consume": "Reading in a group: the broker decides who reads what.",
@@ -129,9 +146,12 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": SCHEMAS,
+            "parameters": {"RequestId": _REQUEST_ID},
+            "headers": {"RequestId": _ANSWERED_ID},
             "responses": {
                 "Problem": {
                     "description": "What is wrong, and with what.",
+                    "headers": _NAMES_REQUEST,
                     "content": {PROBLEM: {"schema": _named("Problem")}},
                 }
             },
@@ -151,6 +171,7 @@ def _operation(route: Route) -> dict[str, Any]:
         for name in _PLACE.findall(route.path)
     ]
     parameters += [_parameter(parameter) for parameter in route.parameters]
+    parameters.append({"$ref": "#/components/parameters/RequestId"})
     words = re.findall(r"[A-Za-z]+|[0-9.]+$|/$", route.path.removeprefix("/v1"))
     words = ["V" + word.partition(".")[0] if word[0].isdigit() else word for word in words]
     words = ["Root" if word == "/" else word for word in words]
@@ -158,11 +179,10 @@ def _operation(route: Route) -> dict[str, Any]:
         "operationId": route.method.lower() + "".join(word.capitalize() for word in words),
         "summary": route.summary,
         "tags": [route.tag],
+        "parameters": parameters,
         "responses": {str(status): _answer(route, status) for status in sorted(route.answers)}
         | {"default": {"$ref": "#/components/responses/Problem"}},
     }
-    if parameters:
-        operation["parameters"] = parameters
     if route.body:
         operation["requestBody"] = {
             "content": {kind: {"schema": schema} for kind, schema in route.body.items()}
@@ -196,11 +216,12 @@ def _answer(route: Route, status: int) -> dict[str, Any]:
     elif status in (200, 201, 202) and route.kinds:
         answer["content"] = {kind: {"schema": _schema(kind, route)} for kind in route.kinds}
     told = {header.name: header for header in route.tells if status in header.statuses}
-    if told:
-        answer["headers"] = {
-            name: {"description": header.description, "schema": {"type": "string"}}
-            for name, header in told.items()
-        }
+    headers = {
+        name: {"description": header.description, "schema": {"type": "string"}}
+        for name, header in told.items()
+    }
+    if headers or status >= 400:
+        answer["headers"] = headers | (_NAMES_REQUEST if status >= 400 else {})
     return answer
 
 

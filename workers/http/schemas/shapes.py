@@ -21,7 +21,12 @@ _VERSION: dict[str, Any] = {"subject": _TEXT, "version": _NUMBER, "id": _NUMBER,
 
 SHAPES: dict[str, dict[str, Any]] = {
     "text": _TEXT,
-    "registry": {"type": "object", "properties": {}, "additionalProperties": False},
+    "registry": {
+        "type": "object",
+        "description": "Nothing more: clients only look whether it is there.",
+        "properties": {},
+        "additionalProperties": False,
+    },
     "names": {"type": "array", "items": _TEXT},
     "numbers": {"type": "array", "items": _NUMBER},
     "number": _NUMBER,
