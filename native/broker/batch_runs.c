@@ -260,11 +260,12 @@ struct body *batch_cut(struct reactor *reactor, const struct batch_facts *facts,
     return body;
 }
 
-/* What came is one that batch_cut() made, or it is no process of ours that sent it. */
+/* What came is one that batch_cut() made, or it is no process of ours that sent it. Its bytes are
+ * verified where they are kept. */
 static uint16_t cut_open(struct reactor *reactor, const uint8_t *bytes, size_t len,
                          struct batch_view *view)
 {
-    if (len == 0 || batch_open(bytes, len, view) != 0 || view->raw_bytes > len ||
+    if (len == 0 || batch_read(bytes, len, view) != 0 || view->raw_bytes > len ||
         view->count > BATCH_EVENTS_MAX || view->base_timestamp_us > TIMESTAMP_MAX)
         return PROBLEM_BAD_BATCH;
     if (view->version != FORMAT_PLAIN && !reactor_takes_headers(reactor))
@@ -311,8 +312,9 @@ static uint16_t cut_run(struct reactor *reactor, const struct produce *produce, 
         return PROBLEM_BUSY;
     run->body = own_body(reactor, &bytes, len, body);
     /* What came may have been in the receive buffer: it lies in the body now. */
-    if (run->body == NULL || batch_open(bytes, len, &view) != 0 ||
-        !cut_unpack(reactor, run, &view, room)) {
+    int (*const open)(const uint8_t *, size_t, struct batch_view *) =
+        produce->verified ? batch_read : batch_open;
+    if (run->body == NULL || open(bytes, len, &view) != 0 || !cut_unpack(reactor, run, &view, room)) {
         problem = run->body ? PROBLEM_BAD_BATCH : PROBLEM_BUSY;
         run_free(run);
         return problem;

@@ -51,9 +51,10 @@ static uint16_t produce_to(struct reactor *reactor, const struct produce *produc
 
 /* ---- batches ---- */
 
-static uint16_t send_cut(struct reactor *reactor, const struct produce *produce,
-                         const struct batch_facts *facts, uint32_t number, struct waiter waiter,
-                         struct body *cut, uint64_t *detail)
+/* What is stored with others of its slice. body: where it is, if it is no one else's. */
+static uint16_t send_rows(struct reactor *reactor, const struct produce *produce,
+                          const struct batch_facts *facts, uint32_t number, struct waiter waiter,
+                          const uint8_t *bytes, size_t len, struct body *body, uint64_t *detail)
 {
     assert(produce->content == CONTENT_BATCH && !produce->has_key); /* keys are inside */
     struct produce part = *produce;
@@ -64,10 +65,19 @@ static uint16_t send_cut(struct reactor *reactor, const struct produce *produce,
         part.timestamp = near ? facts->max_timestamp : earliest;
     }
     part.has_key = false;
+    part.verified = true; /* it has been examined, or cut from what was */
+    return produce_to(reactor, &part, number, waiter, bytes, len, body, detail);
+}
+
+static uint16_t send_cut(struct reactor *reactor, const struct produce *produce,
+                         const struct batch_facts *facts, uint32_t number, struct waiter waiter,
+                         struct body *cut, uint64_t *detail)
+{
     if (cut == NULL)
         return PROBLEM_BUSY;
-    uint16_t problem = produce_to(reactor, &part, number, waiter, cut->data, cut->len, cut,
-                                  detail);
+    assert(cut->len > 0 && cut->len <= cut->capacity);
+    const uint16_t problem = send_rows(reactor, produce, facts, number, waiter, cut->data,
+                                       cut->len, cut, detail);
     body_release(cut);
     return problem;
 }
@@ -169,6 +179,8 @@ static uint16_t batch_produce(struct reactor *reactor, const struct produce *pro
     uint32_t number = facts.keyed ? facts.number : keyless_slice;
     if (produce->number >= 0 && produce->number != number)
         return PROBLEM_BAD_SLICE;
+    if (produce->loose && batch_is_raw(&facts.view)) /* then a cut of all of it is the same */
+        return send_rows(reactor, produce, &facts, number, waiter, bytes, len, body, detail);
     if (produce->loose || batch_is_large(&facts)) {
         struct body *cut = batch_cut(reactor, &facts, -1, number);
         return send_cut(reactor, produce, &facts, number, waiter, cut, detail);

@@ -43,7 +43,7 @@ size_t batch_seal(struct chunk_sealer *sealer, const struct chunk_columns *meta,
     return head + written;
 }
 
-int batch_open(const uint8_t *buf, size_t len, struct batch_view *out)
+int batch_read(const uint8_t *buf, size_t len, struct batch_view *out)
 {
     struct batch_header h;
     if (len < sizeof h)
@@ -60,8 +60,7 @@ int batch_open(const uint8_t *buf, size_t len, struct batch_view *out)
                                     .event_count = h.count,
                                     .version = h.version,
                                     .producers_allowed = false};
-    if (sections_read(&source, out->sections, &out->raw_bytes) < 0 ||
-        sections_verify(out->sections, h.section_count) < 0)
+    if (sections_read(&source, out->sections, &out->raw_bytes) < 0)
         return -1;
     if (h.base_timestamp_us == 0 &&
         chunk_section_get(out->sections, h.section_count, SECTION_TS_DELTA) != NULL)
@@ -73,6 +72,21 @@ int batch_open(const uint8_t *buf, size_t len, struct batch_view *out)
     out->version = h.version;
     out->section_count = h.section_count;
     return 0;
+}
+
+int batch_open(const uint8_t *buf, size_t len, struct batch_view *out)
+{
+    if (batch_read(buf, len, out) < 0)
+        return -1;
+    return sections_verify(out->sections, out->section_count);
+}
+
+bool batch_is_raw(const struct batch_view *view)
+{
+    for (uint32_t i = 0; i < view->section_count; i++)
+        if (view->sections[i].codec != CODEC_RAW)
+            return false;
+    return true;
 }
 
 size_t batch_scratch_bytes(const struct batch_view *view)

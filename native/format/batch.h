@@ -14,9 +14,12 @@ struct batch_view {
     struct chunk_section sections[CHUNK_SECTIONS_MAX];
 };
 
-/* Checks structure, lengths, padding and the crc of every section; buf must hold exactly one
- * batch. 0, or -1 malformed. */
+/* Checks structure and lengths; buf must hold exactly one batch. 0, or -1 malformed. */
+int batch_read(const uint8_t *buf, size_t len, struct batch_view *out);
+/* And padding and the crc of every section: for what was not looked at in this process yet. */
 int batch_open(const uint8_t *buf, size_t len, struct batch_view *out);
+/* Whether nothing of it is compressed: it is what batch_seal() makes without a sealer. */
+bool batch_is_raw(const struct batch_view *view);
 
 /* Bytes of scratch batch_unpack() needs: at most SECTION_RATIO_MAX times the batch, so compare it
  * with the request's limit before allocating. */

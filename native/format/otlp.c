@@ -94,18 +94,25 @@ static enum shipped_flaw write_told(struct reading *r, const struct field *field
 
 static enum shipped_flaw read_record(struct reading *r, struct message record)
 {
-    struct json_draft draft = {.out = r->draft, .cap = r->draft_cap};
+    struct json_draft draft = {0};
     enum shipped_flaw flaw;
     uint64_t nanos;
+    /* Where it stays, if there is room for it, as there mostly is; else it is copied there. */
+    draft.out = shipped_rest(r->shipped, &draft.cap);
+    draft.cap = draft.cap < r->draft_cap ? draft.cap : r->draft_cap;
     otlp_write_record(&draft, record, &nanos);
+    const uint8_t *value = draft.out;
+    if (draft.is_full && !draft.is_malformed) {
+        draft = (struct json_draft){.out = r->draft, .cap = r->draft_cap};
+        otlp_write_record(&draft, record, &nanos);
+        if (draft.is_full && !draft.is_malformed)
+            return take_record(r, NULL, 0, 0, SHIPPED_EVENT_TOO_LARGE);
+    }
     if (draft.is_malformed)
         return SHIPPED_SYNTAX;
-    if (draft.is_full)
-        return take_record(r, NULL, 0, 0, SHIPPED_EVENT_TOO_LARGE);
-    const uint8_t *room;
-    if ((flaw = shipped_keep(r->shipped, draft.out, draft.len, &room)) != SHIPPED_FINE)
-        return flaw;
-    return take_record(r, room, draft.len, nanos, SHIPPED_FINE);
+    flaw = draft.out == value ? shipped_take(r->shipped, draft.len)
+                              : shipped_keep(r->shipped, draft.out, draft.len, &value);
+    return flaw != SHIPPED_FINE ? flaw : take_record(r, value, draft.len, nanos, SHIPPED_FINE);
 }
 
 static enum shipped_flaw read_scope(struct reading *r, struct message scope_logs,

@@ -122,6 +122,21 @@ uint8_t *shipped_room(struct shipped *shipped, size_t bytes, enum shipped_flaw *
     return room->bytes + room->used - bytes;
 }
 
+uint8_t *shipped_rest(const struct shipped *shipped, size_t *cap)
+{
+    struct shipped_room *room = shipped->room;
+    *cap = room == NULL ? 0 : room->capacity - room->used;
+    return room == NULL ? NULL : room->bytes + room->used;
+}
+
+enum shipped_flaw shipped_take(struct shipped *shipped, size_t len)
+{
+    assert(shipped->room != NULL && len <= shipped->room->capacity - shipped->room->used);
+    const enum shipped_flaw flaw = count_in(shipped, &shipped->room_bytes, len);
+    shipped->room->used += flaw == SHIPPED_FINE ? len : 0;
+    return flaw;
+}
+
 enum shipped_flaw shipped_keep(struct shipped *shipped, const uint8_t *bytes, size_t len,
                                const uint8_t **out)
 {

@@ -80,6 +80,10 @@ enum shipped_flaw shipped_kind(struct shipped *shipped, const struct shipped_kin
                                uint32_t *number);
 /* Room that stays where it is until all is freed; NULL: *flaw says why. */
 uint8_t *shipped_room(struct shipped *shipped, size_t bytes, enum shipped_flaw *flaw);
+/* What is left of the room that is there, for what is written before its length is known, and as
+ * much of it as was written: shipped_take() takes it. */
+uint8_t *shipped_rest(const struct shipped *shipped, size_t *cap);
+enum shipped_flaw shipped_take(struct shipped *shipped, size_t len);
 /* The same bytes in such room: *out. */
 enum shipped_flaw shipped_keep(struct shipped *shipped, const uint8_t *bytes, size_t len,
                                const uint8_t **out);
