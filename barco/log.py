@@ -21,7 +21,7 @@ GIVEN_ID_BYTES_MAX = 128
 """Of what a client calls its request: twice what people use; the core takes no more."""
 
 
-class Followed:
+class OfRequest:
     """With this, lines of a task are about a request that somebody follows by its id. Each request
     has a task, with a context of its own."""
 
@@ -37,12 +37,12 @@ class Followed:
         self.id = ""
 
 
-_asked: ContextVar[Followed | None] = ContextVar("barco.asked", default=None)
+_asked: ContextVar[OfRequest | None] = ContextVar("barco.asked", default=None)
 
 
 async def about(request: str, work: Coroutine[Any, Any, None]) -> None:
     """Does it, as a part of that request."""
-    with Followed(request[:GIVEN_ID_BYTES_MAX]):
+    with OfRequest(request[:GIVEN_ID_BYTES_MAX]):
         await work
 
 

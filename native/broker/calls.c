@@ -165,7 +165,7 @@ void handoff_return(struct reactor *reactor, const struct waiter *waiter,
     frame.tag = waiter->tag;
     give_back_all(conn, number);
     if (reactor->spans != NULL)
-        span_over_answered(reactor, waiter, 0, 0);
+        span_handed_in_answered(reactor, waiter, 0, 0);
     write_frame(conn, &frame, produce, bytes);
     reactor->park.given_back++;
 }

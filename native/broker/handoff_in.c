@@ -104,7 +104,7 @@ static void trace_call(struct conn *conn, const struct waiter *waiter, const str
     if (peer->trace == NULL)
         return;
     if (topic != NULL)
-        span_take_over(conn_reactor(conn), waiter, peer->trace, topic);
+        span_hand_in(conn_reactor(conn), waiter, peer->trace, topic);
     free(peer->trace);
     peer->trace = NULL;
 }
@@ -272,7 +272,7 @@ static uint8_t *peer_room(const struct conn *conn, size_t len)
 static void peer_closed(struct conn *conn)
 {
     if (conn_reactor(conn)->spans != NULL)
-        spans_over_forget(conn_reactor(conn), conn_id(conn));
+        spans_handed_in_forget(conn_reactor(conn), conn_id(conn));
     handoff_lost(conn_reactor(conn), conn);
     park_forget(conn_reactor(conn), conn_id(conn));
 }

@@ -69,8 +69,9 @@ void handoff_answer(struct reactor *reactor, const struct waiter *waiter, uint16
     struct conn *conn = loop_conn(&reactor->loop, waiter->conn);
     assert(problem != PROBLEM_NONE || part != NULL); /* where it is, if it is anywhere */
     if (reactor->spans != NULL)
-        span_over_answered(reactor, waiter, problem == PROBLEM_NONE ? 200 : answer_status(problem),
-                           problem == PROBLEM_NONE ? part->count : 0);
+        span_handed_in_answered(reactor, waiter,
+                                problem == PROBLEM_NONE ? 200 : answer_status(problem),
+                                problem == PROBLEM_NONE ? part->count : 0);
     if (conn == NULL || conn->closed)
         return;
     struct answer_frame frame = {

@@ -22,7 +22,7 @@ bool spans_begin(struct reactor *reactor, uint64_t share)
 void spans_free(struct reactor *reactor)
 {
     /* Slots and connections are gone before. */
-    assert(reactor->spans == NULL || (reactor->spans->open == 0 && !reactor->spans->over_count));
+    assert(reactor->spans == NULL || reactor->spans->open == 0);
     free(reactor->spans);
     reactor->spans = NULL;
 }
@@ -87,20 +87,21 @@ void span_open(struct reactor *reactor, const struct http1_request *head, struct
     *slot->span = span;
 }
 
-static struct span_over *over_at(const struct reactor *reactor, const struct waiter *waiter)
+static struct span_handed_in *handed_in_at(const struct reactor *reactor,
+                                           const struct waiter *waiter)
 {
     struct spans *spans = reactor->spans;
-    assert(waiter->kind == WAITER_PEER && spans->over_count <= SPANS_TAKEN_OVER_MAX);
-    for (uint32_t i = 0; i < spans->over_count; i++)
-        if (spans->over[i].conn == waiter->conn && spans->over[i].tag == waiter->tag)
-            return &spans->over[i];
+    assert(waiter->kind == WAITER_PEER && spans->handed_in_count <= SPANS_HANDED_IN_MAX);
+    for (uint32_t i = 0; i < spans->handed_in_count; i++)
+        if (spans->handed_in[i].conn == waiter->conn && spans->handed_in[i].tag == waiter->tag)
+            return &spans->handed_in[i];
     return NULL;
 }
 
 static struct span *span_of(struct reactor *reactor, const struct waiter *waiter)
 {
     if (waiter->kind == WAITER_PEER) {
-        const struct span_over *over = over_at(reactor, waiter);
+        const struct span_handed_in *over = handed_in_at(reactor, waiter);
         return over == NULL ? NULL : over->span;
     }
     struct conn *conn = loop_conn(&reactor->loop, waiter->conn);
@@ -175,7 +176,7 @@ void span_drop(struct reactor *reactor, struct slot *slot)
 bool span_hand_on(struct reactor *reactor, const struct waiter *waiter, struct trace_frame *told)
 {
     struct span *span = span_of(reactor, waiter);
-    if (span == NULL || span->taken_over)
+    if (span == NULL || span->handed_in)
         return false;
     if (!span->handed_on) /* all parts of a call are of one span */
         span->handed_on = getrandom(span->handed_as, SPAN_PARENT_BYTES, 0) == SPAN_PARENT_BYTES;
@@ -189,53 +190,54 @@ bool span_hand_on(struct reactor *reactor, const struct waiter *waiter, struct t
     return true;
 }
 
-void span_take_over(struct reactor *reactor, const struct waiter *waiter,
-                    const struct trace_frame *told, const struct topic *topic)
+void span_hand_in(struct reactor *reactor, const struct waiter *waiter,
+                  const struct trace_frame *told, const struct topic *topic)
 {
     struct spans *spans = reactor->spans;
     struct span *span;
     assert(spans != NULL && topic->name_len <= TOPIC_NAME_BYTES_MAX);
-    if (spans->open == SPANS_OPEN_MAX || spans->over_count == SPANS_TAKEN_OVER_MAX ||
+    if (spans->open == SPANS_OPEN_MAX || spans->handed_in_count == SPANS_HANDED_IN_MAX ||
         (span = calloc(1, sizeof *span)) == NULL) {
         spans->lost++;
         return;
     }
     spans->open++;
-    span->taken_over = span->has_parent = true;
+    span->handed_in = span->has_parent = true;
     span->begun_us = span->received_us = reactor->loop.monotonic_us;
     memcpy(span->trace, told->trace, sizeof span->trace);
     memcpy(span->parent, told->parent, sizeof span->parent);
     memcpy(span->id, told->id, told->id_len);
     span->topic_len = (uint8_t)topic->name_len;
     memcpy(span->topic, topic->name, span->topic_len);
-    spans->over[spans->over_count++] = (struct span_over){waiter->conn, waiter->tag, span};
+    spans->handed_in[spans->handed_in_count++] =
+        (struct span_handed_in){waiter->conn, waiter->tag, span};
 }
 
 /* It is none of those that are open any more. */
-static void over_end(struct spans *spans, struct span_over *over)
+static void handed_in_end(struct spans *spans, struct span_handed_in *over)
 {
     drop(spans, over->span);
-    *over = spans->over[--spans->over_count];
+    *over = spans->handed_in[--spans->handed_in_count];
 }
 
-void span_over_answered(struct reactor *reactor, const struct waiter *waiter, uint16_t status,
-                        uint32_t events)
+void span_handed_in_answered(struct reactor *reactor, const struct waiter *waiter, uint16_t status,
+                             uint32_t events)
 {
-    struct span_over *over = over_at(reactor, waiter);
+    struct span_handed_in *over = handed_in_at(reactor, waiter);
     if (over == NULL)
         return;
     over->span->events = events;
     if (status != 0)
         keep(reactor->spans, over->span, status);
-    over_end(reactor->spans, over);
+    handed_in_end(reactor->spans, over);
 }
 
-void spans_over_forget(struct reactor *reactor, uint64_t conn)
+void spans_handed_in_forget(struct reactor *reactor, uint64_t conn)
 {
     struct spans *spans = reactor->spans;
-    for (uint32_t i = spans->over_count; i > 0; i--) /* the last one takes the place of who goes */
-        if (spans->over[i - 1].conn == conn)
-            over_end(spans, &spans->over[i - 1]);
+    for (uint32_t i = spans->handed_in_count; i > 0; i--) /* the last one takes its place */
+        if (spans->handed_in[i - 1].conn == conn)
+            handed_in_end(spans, &spans->handed_in[i - 1]);
 }
 
 /* ---- groups ---- */

@@ -14,7 +14,7 @@
 
 #define SPANS_OPEN_MAX 256u /* requests that are traced at a time */
 #define SPANS_KEPT_MAX 256u /* until they are taken */
-#define SPANS_TAKEN_OVER_MAX 64u /* of those that are open, calls of other processes */
+#define SPANS_HANDED_IN_MAX 64u /* of those that are open, calls of other processes */
 #define SPAN_TRACE_BYTES 16u
 #define SPAN_PARENT_BYTES 8u
 
@@ -28,7 +28,7 @@ struct span_group {
 struct span {
     uint8_t trace[SPAN_TRACE_BYTES], parent[SPAN_PARENT_BYTES];
     bool has_parent;
-    bool taken_over; /* another process has handed it over, and its span there is the parent */
+    bool handed_in; /* another process has handed it over, and its span there is the parent */
     bool handed_on;  /* to another process, as a part of this: */
     uint8_t handed_as[SPAN_PARENT_BYTES];
     uint8_t topic_len;
@@ -42,18 +42,18 @@ struct span {
 };
 
 /* A call of another process until it is answered. */
-struct span_over {
+struct span_handed_in {
     uint64_t conn, tag;
     struct span *span;
 };
 
 struct spans {
     uint64_t share; /* of 2^32: of requests without a traceparent */
-    uint32_t open, count, over_count;
+    uint32_t open, count, handed_in_count;
     uint64_t lost; /* since start */
     struct span_group groups[BUILT_KEPT];
     struct span kept[SPANS_KEPT_MAX];
-    struct span_over over[SPANS_TAKEN_OVER_MAX];
+    struct span_handed_in handed_in[SPANS_HANDED_IN_MAX];
 };
 
 /* From now on. False: no memory. */
@@ -71,11 +71,11 @@ void span_handed(struct reactor *reactor, const struct waiter *waiter);
 bool span_hand_on(struct reactor *reactor, const struct waiter *waiter, struct trace_frame *told);
 /* Another process hands over a part of what it traces; it is answered, with that status, or given
  * back (0); its connection is gone. */
-void span_take_over(struct reactor *reactor, const struct waiter *waiter,
-                    const struct trace_frame *told, const struct topic *topic);
-void span_over_answered(struct reactor *reactor, const struct waiter *waiter, uint16_t status,
-                        uint32_t events);
-void spans_over_forget(struct reactor *reactor, uint64_t conn);
+void span_hand_in(struct reactor *reactor, const struct waiter *waiter,
+                  const struct trace_frame *told, const struct topic *topic);
+void span_handed_in_answered(struct reactor *reactor, const struct waiter *waiter, uint16_t status,
+                             uint32_t events);
+void spans_handed_in_forget(struct reactor *reactor, uint64_t conn);
 /* Its parts are stored: their events are its own. */
 void span_holds(struct slot *slot);
 /* It is answered, with that status. */

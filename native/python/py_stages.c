@@ -70,7 +70,7 @@ static PyObject *span_told(const struct loop *loop, const struct span *span)
     return Py_BuildValue("(y#y#y#Oss#HKLLLLLLL)", span->trace, (Py_ssize_t)SPAN_TRACE_BYTES,
                          span->parent, (Py_ssize_t)(span->has_parent ? SPAN_PARENT_BYTES : 0),
                          span->handed_as, (Py_ssize_t)(span->handed_on ? SPAN_PARENT_BYTES : 0),
-                         span->taken_over ? Py_True : Py_False, span->id,
+                         span->handed_in ? Py_True : Py_False, span->id,
                          span->topic, (Py_ssize_t)span->topic_len, span->status,
                          (unsigned long long)span->events, wall(loop, span->begun_us),
                          wall(loop, span->received_us), wall(loop, group->built_us),

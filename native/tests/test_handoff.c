@@ -280,7 +280,7 @@ static void test_a_trace_is_handed_on(void)
     CHECK(told.id_len == 7 && memcmp(told.id, "order-7", 7) == 0);
     say(table[1], &answer, sizeof answer);
     const struct span *kept = reactor->spans->kept;
-    CHECK(reactor->spans->count == 1 && kept->handed_on && !kept->taken_over);
+    CHECK(reactor->spans->count == 1 && kept->handed_on && !kept->handed_in);
     CHECK(memcmp(kept->handed_as, told.parent, sizeof told.parent) == 0 && kept->handed_us > 0);
     CHECK(strcmp(kept->id, "order-7") == 0);
     forget_all();
@@ -308,35 +308,35 @@ static void store_queued(void)
     run_free(run);
 }
 
-static void test_a_trace_is_taken_over(void)
+static void test_a_trace_is_handed_in(void)
 {
     struct spans *spans = reactor->spans;
     const struct span *kept = spans->kept;
     spans->count = 0;
     say_trace("order-7");
     say_call_for(3);
-    CHECK(spans->over_count == 1 && spans->open == 1);
+    CHECK(spans->handed_in_count == 1 && spans->open == 1);
     store_queued();
     CHECK(told().problem == PROBLEM_NONE && (told().flags & FLAG_TRACES));
-    CHECK(spans->count == 1 && spans->over_count == 0 && spans->open == 0);
-    CHECK(kept->taken_over && kept->status == 200 && kept->events == 1 && kept->has_parent);
+    CHECK(spans->count == 1 && spans->handed_in_count == 0 && spans->open == 0);
+    CHECK(kept->handed_in && kept->status == 200 && kept->events == 1 && kept->has_parent);
     CHECK(kept->trace[0] == 1 && kept->parent[0] == 2 && strcmp(kept->id, "order-7") == 0);
     CHECK(kept->topic_len == 1 && kept->topic[0] == 't');
     forget_all();
     say_call_for(3); /* it was of one call */
-    CHECK(spans->over_count == 0);
+    CHECK(spans->handed_in_count == 0);
     forget_all();
     say_trace("");
     say_call_for(8); /* process 1 leads it */
     CHECK(spans->count == 2 && kept[1].status == 503 && kept[1].events == 0 && !spans->open);
     forget_all();
-    for (uint32_t i = 0; i <= SPANS_TAKEN_OVER_MAX; i++) {
+    for (uint32_t i = 0; i <= SPANS_HANDED_IN_MAX; i++) {
         say_trace("");
         say_call_for(3);
     }
-    CHECK(spans->over_count == SPANS_TAKEN_OVER_MAX && spans->lost == 1);
+    CHECK(spans->handed_in_count == SPANS_HANDED_IN_MAX && spans->lost == 1);
     drop(1); /* nobody waits for them */
-    CHECK(spans->over_count == 0 && spans->open == 0 && spans->count == 2);
+    CHECK(spans->handed_in_count == 0 && spans->open == 0 && spans->count == 2);
     connect_one(1, &peer_protocol);
     forget_all();
     say_trace("a b"); /* no program of ours says that */
@@ -370,7 +370,7 @@ int main(void)
     test_partial_frames();
     test_a_cut_of_another_process_is_verified();
     test_a_trace_is_handed_on();
-    test_a_trace_is_taken_over();
+    test_a_trace_is_handed_in();
     test_anything();
     for (uint32_t i = 0; i < 3; i++)
         drop(i);

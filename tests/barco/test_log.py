@@ -11,8 +11,8 @@ import pytest
 
 from barco import limits
 from barco.log import (
-    Followed,
     JsonFormatter,
+    OfRequest,
     Seldom,
     TerminalFormatter,
     follow,
@@ -30,7 +30,7 @@ def record(message: str, **extra: object) -> logging.LogRecord:
 
 def test_lines_of_a_request_have_its_id() -> None:
     def asked() -> None:
-        with Followed("order-7"):
+        with OfRequest("order-7"):
             line = json.loads(JsonFormatter().format(record("slow", worker=1)))
             assert (line["request"], line["worker"]) == ("order-7", 1)
             assert TerminalFormatter().format(record("slow")).endswith("slow request=order-7")

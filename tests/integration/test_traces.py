@@ -58,18 +58,18 @@ def whole_of(collector: Collector, trace: str) -> Any:
     return found()
 
 
-def taken_over(collector: Collector, trace: str) -> tuple[Any, Any] | None:
+def handed_in(collector: Collector, trace: str) -> tuple[Any, Any] | None:
     """A hand-off, and what the process at its other end tells of it; None: nothing yet."""
     whole = whole_of(collector, trace)
     hand_off = parts_of(collector, whole).get("hand-off")
-    over = parts_of(collector, hand_off).get("taken over") if hand_off else None
+    over = parts_of(collector, hand_off).get("handed in") if hand_off else None
     return (hand_off, over) if over else None
 
 
-def check_taken_over(collector: Collector, trace: str, request: str) -> None:
+def check_handed_in(collector: Collector, trace: str, request: str) -> None:
     """It has what its hand-off had, within that, stage by stage."""
-    collector.until(lambda: taken_over(collector, trace))
-    hand_off, over = taken_over(collector, trace) or (None, None)
+    collector.until(lambda: handed_in(collector, trace))
+    hand_off, over = handed_in(collector, trace) or (None, None)
     assert hand_off.kind == hand_off.SPAN_KIND_CLIENT and over.kind == over.SPAN_KIND_SERVER
     assert told(over)["http.response.status_code"] == 200
     assert told(over)["messaging.destination.name"] == "t"
@@ -143,7 +143,7 @@ def test_a_produce_and_a_poll(
         whole = whole_of(collector, trace)
         assert told(whole)["barco.request.id"] == f"mine-{each}"
         if "hand-off" in parts_of(collector, whole):
-            check_taken_over(collector, trace, f"mine-{each}")
+            check_handed_in(collector, trace, f"mine-{each}")
         expected.add(trace)
     (whole,) = (span for span in collector.of(bad) if span.name == PRODUCE)
     assert told(whole)["http.response.status_code"] == 400

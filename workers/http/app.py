@@ -15,7 +15,7 @@ from barco.errors import (
     QuotaUsedUpError,
     UnauthorizedError,
 )
-from barco.log import Followed
+from barco.log import OfRequest
 from barco.model.access import EVERYBODY, User
 from barco.model.bearer import challenges, shown_in
 from barco.workers.http.base.audit import HEADER as AUDIT_HEADER
@@ -228,14 +228,14 @@ class App:
     async def handle(self, call: Call) -> Response:
         """The response to a request; errors of all kinds become one. Only a cancel is raised."""
         traced = None if self.traces is None else self.traces.begin(call.headers)
-        with Followed(given_in(call.headers)) as asked:
+        with OfRequest(given_in(call.headers)) as asked:
             response = await self._handled(call, asked)
         if traced is not None and self.traces is not None:
             named = self._named(call.method, call.path)
             self.traces.end(traced, call.method, named, response.status)
         return response
 
-    async def _handled(self, call: Call, asked: Followed) -> Response:
+    async def _handled(self, call: Call, asked: OfRequest) -> Response:
         why = ""
         method, path, headers = call.method, call.path, call.headers
         try:

@@ -32,7 +32,7 @@ ProduceSpan = tuple[
 """As `Reactor.spans` tells it."""
 
 PRODUCE = "POST /v1/topic/{topic}/messages"
-HAND_OFF, TAKEN_OVER = "hand-off", "taken over"
+HAND_OFF, HANDED_IN = "hand-off", "handed in"
 """What a hand-off is called at who hands a produce over, and at who leads its slice."""
 
 NO_ANSWER = (asyncio.IncompleteReadError, asyncio.LimitOverrunError)
@@ -154,7 +154,7 @@ class Exporter:
 def spans_of(produce: ProduceSpan) -> Iterator[Span]:
     """Of a produce: the whole, and its stages one after the other, each from where the last one
     ended."""
-    trace, parent, handed_as, taken_over, request, topic, status, events, begun, *until_answered = (
+    trace, parent, handed_as, handed_in, request, topic, status, events, begun, *until_answered = (
         produce
     )
     received, built, written, replicated, handed, ended = until_answered
@@ -164,14 +164,14 @@ def spans_of(produce: ProduceSpan) -> Iterator[Span]:
         "messaging.destination.name": topic,
         "messaging.batch.message_count": events,
     }
-    if not taken_over:
+    if not handed_in:
         told |= {"http.request.method": "POST", "http.route": PRODUCE.partition(" ")[2]}
     if request:
         told["barco.request.id"] = request
-    name = TAKEN_OVER if taken_over else PRODUCE
+    name = HANDED_IN if handed_in else PRODUCE
     whole = Span(trace, parent, name, SERVER, begun, ended, told, status >= 500)
     yield whole
-    stages = [] if taken_over else [("receive", INTERNAL, begun, received)]
+    stages = [] if handed_in else [("receive", INTERNAL, begun, received)]
     if handed or handed_as:
         over = handed or ended
         stages.append((HAND_OFF, CLIENT, received, over))

@@ -8,7 +8,7 @@ from typing import Any
 
 from twin import run
 
-from barco.log import GIVEN_ID_BYTES_MAX, Followed, asked_id
+from barco.log import GIVEN_ID_BYTES_MAX, OfRequest, asked_id
 from barco.workers.peers.rpc import RpcServer, Siblings
 
 
@@ -33,7 +33,7 @@ def test_it_goes_along(tmp_path: Path) -> None:
         await server.start(paths[1])
 
         async def ask(request: str) -> list[str]:
-            with Followed(request):
+            with OfRequest(request):
                 found = [await siblings.call(each, "asked", {}) for each in (0, 1)]
                 many = await siblings.broadcast("later", {0: {}, 1: {}})
             return [*found, *many.values(), await siblings.call(1, "asked", {})]

@@ -69,7 +69,7 @@ def test_both_ends_of_a_hand_off() -> None:
         assert (hand_off.id, hand_off.parent) == (PARENT, whole.id)
         assert (hand_off.begun_us, hand_off.ended_us) == (2, handed or 7)
     over, *parts = spans(3, 3, 4, 5, 0, 0, 6, over=True)
-    assert (over.name, over.parent, over.id != PARENT) == ("taken over", PARENT, True)
+    assert (over.name, over.parent, over.id != PARENT) == ("handed in", PARENT, True)
     assert [each.name for each in parts] == ["gather", "write", "answer"]
     assert {each.parent for each in parts} == {over.id} and "http.route" not in over.attributes
     assert spans(3, 3, 0, 0, 0, 0, 6, over=True, status=503)[0].failed
