@@ -654,8 +654,9 @@ class Reactor:
     ]:
         """Of those answered since the last call: trace, parent (or b""), the span of its hand-off
         (or b""), whether it is another process's, which has handed it over, what its client calls
-        it (or ""), topic, status, events; then in microseconds since 1970, 0 for what it never came to: begun, received, built,
-        written, replicated, handed to another process, answered. And how many were lost."""
+        it (or ""), topic, status, events; then in microseconds since 1970, 0 for what it never came
+        to: begun, received, built, written, replicated, handed to another process, answered. And
+        how many were lost."""
     def stages(self) -> dict[str, tuple[int, list[int]]]:
         """How long the stages of a produce took since the start: the sum in microseconds, and how
         many in each bucket of `histogram_bounds`; empty ones at the end are left out."""

@@ -314,7 +314,8 @@ static uint16_t cut_run(struct reactor *reactor, const struct produce *produce, 
     /* What came may have been in the receive buffer: it lies in the body now. */
     int (*const open)(const uint8_t *, size_t, struct batch_view *) =
         produce->verified ? batch_read : batch_open;
-    if (run->body == NULL || open(bytes, len, &view) != 0 || !cut_unpack(reactor, run, &view, room)) {
+    if (run->body == NULL || open(bytes, len, &view) != 0 ||
+        !cut_unpack(reactor, run, &view, room)) {
         problem = run->body ? PROBLEM_BAD_BATCH : PROBLEM_BUSY;
         run_free(run);
         return problem;

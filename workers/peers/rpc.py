@@ -2,8 +2,9 @@
 
 A frame is a u32 length (little-endian) and a msgpack map: {"id", "op", "args", "beside"} or {"id",
 "cancel"} one way, {"id", "ok", "result" | "error"} the other; "beside": who asks takes chunks
-behind the map; "request", if need be: what a client calls the request that this is for. Lengths are checked before anything is allocated. A worker is named by its number
-in the cluster; with one broker that is its own.
+behind the map; "request", if need be: what a client calls the request that this is for. Lengths are
+checked before anything is allocated. A worker is named by its number in the cluster; with one
+broker that is its own.
 """
 
 import asyncio
