@@ -68,6 +68,17 @@ def test_misspelt_names(
     assert words in answer.json["detail"]
 
 
+def test_a_body_where_there_is_none(broker: RunningBroker) -> None:
+    """A queue made by parameters, of which a body was to say the rest, would retry for ever."""
+    path, settings = "/v1/groups/by-hand?type=queue&topic=by-hand", b'{"maxDeliveries": 3}'
+    kind = {"Content-Type": "application/json"}
+    answer = broker.request("PUT", path, body=settings, headers=kind)
+    assert (answer.status, answer.json["type"]) == (400, "urn:barco:problem:bad-request")
+    assert "takes no body" in answer.json["detail"] and "maxDeliveries" in answer.json["detail"]
+    assert broker.request("GET", "/v1/groups/by-hand").status == 404
+    assert broker.request("PUT", path, body=b" \r\n", headers=kind).status == 200
+
+
 @pytest.mark.parametrize("query", ["partitonKey=k", "partitionkey=k", "slice=0&tocken=1", "a", "%"])
 def test_misspelt_names_of_a_produce(broker: RunningBroker, query: str) -> None:
     """A key that is none would be events in no order."""

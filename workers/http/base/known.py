@@ -1,29 +1,42 @@
 """The names that a request may use. Another one is refused, with the nearest that there is.
 
 A misspelt name that is passed over is a setting that nobody has: `sessionms=5000` would be a
-consumer of 30 s, `partitonKey=` events in no order. Headers are different: anybody on the way may
-add one, so unknown ones are passed over.
+consumer of 30 s, `partitonKey=` events in no order. So is a body where there is none: of
+`{"maxDeliveries": 3}` a queue that is made by parameters would know nothing. Headers are different:
+anybody on the way may add one, so unknown ones are passed over.
 """
 
 import difflib
 from collections.abc import Iterable, Sequence
 
-from barco.errors import UnknownNameError
+from barco.errors import RequestError, UnknownNameError
 from barco.workers.http.base.messages import Request
 from barco.workers.http.base.routes import Route
 
 MISSING = "Barco-Missing-Topics"
+
+_WITH_BODY = ("POST", "PUT")
+"""Methods whose body somebody may have written by hand; libraries send one with others, too."""
 
 SHOWN_CHARACTERS_MAX = 100
 """Of a name that is not known."""
 
 
 def check_parameters(route: Route, request: Request) -> None:
-    """UnknownNameError if the query has a name that the route does not take."""
-    if route.lenient or request.query.keys() <= route.known:
+    """UnknownNameError if the query has a name that the route does not take, RequestError if there
+    is a body and it takes none."""
+    if route.lenient:
         return
-    shown = [each.name for each in route.parameters if not each.header]
-    check_names("parameter", request.query, route.known, shown)
+    if not request.query.keys() <= route.known:
+        check_names("parameter", request.query, route.known, _shown(route))
+    if route.method in _WITH_BODY and not route.body and request.body.strip():
+        named = ", ".join(sorted(_shown(route)))
+        hint = f"its parameters, in the address: {named}." if named else "nor parameters."
+        raise RequestError(f"{request.method} {route.path} takes no body; {hint}")
+
+
+def _shown(route: Route) -> list[str]:
+    return [each.name for each in route.parameters if not each.header]
 
 
 def check_names(
