@@ -59,7 +59,7 @@ def batch_encode(
 
     `numbers`: columns of 64-bit integers by name; without "timestamp", microseconds since 1970, the
     broker's clock is used. ValueError: no value, columns of different lengths or of another name, a
-    key over 65,535 bytes, a column over 64 MiB, timestamps that are not positive.
+    key over 65,535 bytes, a column over 64 MiB, timestamps before the year 1.
     """
 
 def snappy_unpack(body: Buffer, most: int, /) -> bytes:

@@ -111,6 +111,24 @@ def test_what_the_request_says_comes_first(broker: RunningBroker) -> None:
     assert [each["key"] for each in events(broker, "keyed")] == ["outside"]
 
 
+def test_data_of_no_bytes_are_no_value(broker: RunningBroker) -> None:
+    """As in binary mode, where nobody can tell them from none."""
+    empty = [
+        {**PLAIN, "datacontenttype": "text/plain", "data": ""},
+        {**PLAIN, "data_base64": ""},
+        {**PLAIN, "data": None},
+        PLAIN,
+    ]
+    fields = {f"ce-{name}": each for name, each in PLAIN.items()}
+    assert send(broker, "empty", b"", headers=fields).status == 200
+    for each in empty:
+        assert one(broker, "empty", each).status == 200
+    assert many(broker, "empty", empty).status == 200
+    assert [each["value"] for each in events(broker, "empty")] == [None] * 9
+    assert one(broker, "text", {**PLAIN, "data": ""}).status == 200, "JSON of two bytes"
+    assert [each["value"] for each in events(broker, "text")] == [""]
+
+
 @pytest.mark.parametrize("mode", ["binary", "structured", "batch"])
 def test_a_time_is_taken_where_the_topic_takes_it(broker: RunningBroker, mode: str) -> None:
     """Elsewhere it is a header, and nobody is refused for it."""

@@ -73,6 +73,11 @@ def fill(broker: RunningBroker, topic: str = "t") -> dict[str, int]:
             for n, stamp in enumerate(stamps)
         )
         assert send(broker, topic, lines, KEYED).status == 200
+    pair = b"\n".join(
+        b'{"key":"k","value":%s,"timestamp":%d}' % (said("first of 1970", stamp), stamp)
+        for stamp in (0, 5)
+    )
+    assert send(broker, topic, pair, KEYED).status == 200
     return wanted
 
 

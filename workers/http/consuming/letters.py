@@ -276,7 +276,7 @@ def _event(chunks: Sequence[Any], offset: int) -> OfBody | None:
         at = offset - head["base_offset"]
         if 0 <= at < head["count"]:
             _, _, key, value, *more = _native.chunk_events(memoryview(chunk))[at]
-            return OfBody(value, key, 0, tuple(more[0]) if more else ())
+            return OfBody(value, key, None, tuple(more[0]) if more else ())
     return None
 
 
@@ -302,4 +302,4 @@ def _mark(mark: str, offset: int, user: str) -> OfBody:
     said = {MARK: mark, MARKED_OFFSET: str(offset)}
     headers = tuple((DEAD_PREFIX + name, value.encode()) for name, value in said.items())
     said |= {"by": user} if user else {}
-    return OfBody(json.dumps(said, separators=(",", ":")).encode(), None, 0, headers)
+    return OfBody(json.dumps(said, separators=(",", ":")).encode(), None, None, headers)
