@@ -130,6 +130,6 @@ def test_with_nobodys_certificate_nothing_is_read_or_stored(
     other = named | {"certificate": named["certificate"].replace("job.crt", "nobody.crt")}
     with pytest.raises(PySparkException, match="401|unauthorized|token"):
         spark.read.format("barco").options(**other).option("subscribe", "t").load().count()
-    other = named | {"certificate": named["ca"]}
+    other = named | {"certificate": named["certificate"].replace("job.crt", "none.crt")}
     with pytest.raises(PySparkException, match="certificate: cannot use"):
-        spark.read.format("barco").options(**other).option("subscribe", "t").load()
+        spark.read.format("barco").options(**other).option("subscribe", "t").load().count()

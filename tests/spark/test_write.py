@@ -110,7 +110,9 @@ def test_times_before_1970(spark: Any, broker: Any) -> None:
         "cast(id as string) as value", "timestamp_micros(id * 40000000000001) as timestamp"
     )
     write(frame, broker, "early")
-    back = topic_of(spark, broker, "early").selectExpr("cast(value as string) value", "timestamp")
+    whole = spark.read.format("barco").option("endpoints", endpoint_of(broker))
+    whole = whole.option("subscribe", "early").load()
+    back = whole.selectExpr("cast(value as string) value", "timestamp")
     assert {tuple(row) for row in back.collect()} == {tuple(row) for row in frame.collect()}
     assert back.where("timestamp < timestamp'1970-01-01 00:00:00Z'").count() == 50
     reader = spark.read.format("barco").option("endpoints", endpoint_of(broker))
