@@ -77,7 +77,7 @@ def check(tmp_path: Path, broker: Broker, capsys: pytest.CaptureFixture[str]) ->
 def test_all_is_well(check: Check) -> None:
     code, found = check()
     assert code == 0 and set(found) == {"good"}
-    assert any("speak link 6, gossip 4, log 2" in each for each in found["good"])
+    assert any("speak link 6, gossip 4, log 3" in each for each in found["good"])
 
 
 def test_every_unknown_key_is_named_and_what_is_near(check: Check, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from reference.batch import decode_batch
 
 from barco import _native
 from barco.client.wire.ring import single_endpoint_ring
+from barco.protocol.batch import TIMESTAMP_US_MIN
 from barco.spark.base.options import OptionError
 from barco.spark.write.commit import WriteOptions
 from barco.spark.write.rows import columns_of, encode
@@ -107,8 +108,8 @@ def test_buffers_of_other_lengths_are_refused() -> None:
         {"key_offsets": at[:2], "keys": b"a"},
         {"key_offsets": at, "keys": b"ab", "key_valid": b"\1"},
         {"numbers": {"timestamp": np.array([1], np.int64).data}},
-        {"numbers": {"timestamp": np.array([0, 1], np.int64).data}},
-        {"numbers": {"timestamp": np.array([1, -(2**33)], np.int64).data}},
+        {"numbers": {"timestamp": np.array([TIMESTAMP_US_MIN - 1, 1], np.int64).data}},
+        {"numbers": {"timestamp": np.array([1, -(2**63)], np.int64).data}},
         {"numbers": {"key": np.array([1, 2], np.int64).data}},
         {"numbers": {7: np.array([1, 2], np.int64).data}},
     ):
