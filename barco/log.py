@@ -151,7 +151,7 @@ def follow(level: str, format: str) -> str:
     logger = logging.getLogger("barco")
     logger.setLevel(level.upper())
     for handler in logger.handlers:
-        if isinstance(handler, logging.StreamHandler):
+        if type(handler) is logging.StreamHandler:  # That of `setup`; others have a form of theirs.
             handler.setFormatter(TerminalFormatter() if for_people(handler.stream) else JSON)
     changed = [name for name in after if after[name] != before[name]]
     return "; ".join(f"log.{name} is {after[name]}" for name in changed)

@@ -94,6 +94,17 @@ _PARAMETERS = (
     ),
 )
 
+_CLOUDEVENT = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "source": {"type": "string"},
+        "specversion": {"type": "string", "enum": ["1.0"]},
+        "type": {"type": "string"},
+    },
+    "required": ["id", "source", "specversion", "type"],
+}
+
 PRODUCE = Route(
     "POST",
     "/v1/topic/{topic}/messages",
@@ -116,21 +127,14 @@ PRODUCE = Route(
             "deliverAfter, in all lines or in none: as the fields Barco-Deliver-At and -After.",
         },
         "application/cloudevents+json": {
-            "type": "object",
+            **_CLOUDEVENT,
             "description": "A CloudEvent 1.0 in structured mode: attributes become headers "
             "ce-NAME, datacontenttype content-type, data or data_base64 the value; partitionkey "
             "and time are key and timestamp as well.",
-            "properties": {
-                "id": {"type": "string"},
-                "source": {"type": "string"},
-                "specversion": {"type": "string", "enum": ["1.0"]},
-                "type": {"type": "string"},
-            },
-            "required": ["id", "source", "specversion", "type"],
         },
         "application/cloudevents-batch+json": {
             "type": "array",
-            "items": {"type": "object"},
+            "items": _CLOUDEVENT,
             "description": "Many of them, in one array.",
         },
         "application/octet-stream": {

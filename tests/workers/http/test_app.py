@@ -198,7 +198,8 @@ async def test_openapi_tells_all_of_produce_and_poll() -> None:
     headers |= {"Barco-No-Forward"}
     assert given >= {("query", name) for name in query} | {("header", name) for name in headers}
     lines = ("x-ndjson", "vnd.barco.events+x-ndjson")
-    kinds = ("json", *lines, "octet-stream", "vnd.barco.batch")
+    cloud = ("cloudevents+json", "cloudevents-batch+json")
+    kinds = ("json", *lines, "octet-stream", "vnd.barco.batch", *cloud)
     assert set(produce["requestBody"]["content"]) == {f"application/{kind}" for kind in kinds}
     core = (Path(__file__).parents[3] / "native" / "broker" / "answer.c").read_text("utf-8")
     statuses = set(re.findall(r"\[PROBLEM_\w+\] =\s*{(\d+),", core)) - {"405", "501", "505"}
