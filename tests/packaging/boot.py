@@ -214,7 +214,8 @@ def hurt(cluster: Cluster) -> None:
     cluster.produce()
     until("c: restarted", lambda: cluster.active("c"), 90)
     until("in sync", cluster.in_sync, 60)
-    children = ("pgrep", "-P", machine.unit("a", "MainPID"))
+    # Not the process that forks them, which is older.
+    children = ("pgrep", "-f", "-P", machine.unit("a", "MainPID"), "barco worker")
     worker = machine.run(*children).split()[0]
     machine.run("kill", "-STOP", worker)
     until("a: a worker that hangs is started anew",
