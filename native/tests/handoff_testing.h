@@ -169,4 +169,16 @@ static inline void say_call_for(uint32_t number)
     say(table[1], bytes, len);
 }
 
+/* The run that is queued is stored, and whoever waits for it is told. */
+static inline void store(void)
+{
+    struct run *run = reactor->log->queue;
+    CHECK(run != NULL && run->next == NULL);
+    reactor->log->queue = NULL;
+    reactor->log->queue_end = &reactor->log->queue;
+    reactor->log->queued_bytes = reactor->log->queued_runs = 0;
+    reactor->log->stable(reactor, run);
+    run_free(run);
+}
+
 #endif

@@ -296,18 +296,6 @@ static void say_trace(const char *id)
     say(table[1], &told, sizeof told);
 }
 
-/* What was queued is stable, and answered. */
-static void store_queued(void)
-{
-    struct run *run = reactor->log->queue;
-    CHECK(run != NULL && run->next == NULL);
-    reactor->log->queue = NULL;
-    reactor->log->queue_end = &reactor->log->queue;
-    reactor->log->queued_bytes = reactor->log->queued_runs = 0;
-    reactor->log->stable(reactor, run);
-    run_free(run);
-}
-
 static void test_a_trace_is_handed_in(void)
 {
     struct spans *spans = reactor->spans;
@@ -316,7 +304,7 @@ static void test_a_trace_is_handed_in(void)
     say_trace("order-7");
     say_call_for(3);
     CHECK(spans->handed_in_count == 1 && spans->open == 1);
-    store_queued();
+    store();
     CHECK(told().problem == PROBLEM_NONE && (told().flags & FLAG_TRACES));
     CHECK(spans->count == 1 && spans->handed_in_count == 0 && spans->open == 0);
     CHECK(kept->handed_in && kept->status == 200 && kept->events == 1 && kept->has_parent);

@@ -56,18 +56,6 @@ static uint16_t produce(uint64_t id, bool told, const char *body)
 
 static uint32_t queued(void) { return (uint32_t)reactor->log->queued_runs; }
 
-/* Everything is stored that is queued, and whoever waits for it is told. */
-static void store(void)
-{
-    struct run *run = reactor->log->queue;
-    CHECK(run != NULL && run->next == NULL);
-    reactor->log->queue = NULL;
-    reactor->log->queue_end = &reactor->log->queue;
-    reactor->log->queued_bytes = reactor->log->queued_runs = 0;
-    reactor->log->stable(reactor, run);
-    run_free(run);
-}
-
 static void is_told(uint64_t id, uint16_t problem)
 {
     CHECK(reactor->upcall_count == 1 && reactor->upcalls[0].kind == UPCALL_PRODUCED);
